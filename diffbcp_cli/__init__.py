@@ -1,0 +1,31 @@
+"""Restore photographs and say how sure every pixel is.
+
+>>> from diffbcp_cli import inpaint, denoise, load_prior
+
+The names are loaded on first use, so that ``diffbcp --version`` stays instant.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import Restoration, denoise, inpaint, load_prior
+    from .errors import DiffbcpError
+
+__version__ = "0.1.0"
+__all__ = ["DiffbcpError", "Restoration", "__version__", "denoise", "inpaint", "load_prior"]
+
+_HOME = {"inpaint": "api", "denoise": "api", "load_prior": "api", "Restoration": "api", "DiffbcpError": "errors"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module behind a public name when the name is first used."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'diffbcp_cli' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

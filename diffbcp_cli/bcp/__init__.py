@@ -1,0 +1,1 @@
+"""The tensor model: Bayesian CP with a cumulative-shrinkage prior on its rank."""

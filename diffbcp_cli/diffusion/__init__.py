@@ -1,0 +1,1 @@
+"""Diffusion priors: networks, preconditioning, noise grids, the reverse process."""

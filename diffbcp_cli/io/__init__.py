@@ -1,0 +1,1 @@
+"""Files: photographs, masks, checkpoints, pictures for people."""
