@@ -1,0 +1,63 @@
+"""The command `diffbcp`: its sub-commands, and how every failure ends.
+
+Nothing here or in its sibling modules imports torch at the top: `--help` and `--version` stay instant.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ..errors import DiffbcpError
+from . import render
+
+app = typer.Typer(
+    name="diffbcp",
+    help="Restore photographs: fill missing pixels, remove noise, and say how sure every pixel is.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"diffbcp {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Restore photographs: fill missing pixels, remove noise, and say how sure every pixel is."""
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        app(args=arguments, standalone_mode=True)
+    except DiffbcpError as error:
+        render.failure(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        render.err.print("interrupted")
+        return 130
+    except MemoryError:
+        render.failure(DiffbcpError("out of memory", hint="a smaller --rank, or a smaller image"))
+        return 5
+    except BrokenPipeError:
+        return 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0
+
+
+def main() -> None:
+    """Console entry point."""
+    sys.exit(run())
