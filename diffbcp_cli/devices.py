@@ -1,0 +1,68 @@
+"""Where the work runs, and how precisely the network computes there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+DEVICES = ("auto", "cpu", "cuda", "cuda:1", "mps")
+PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The device that `--device` names; `auto` takes the first GPU, and the processor without one."""
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    kind, _, index = name.partition(":")
+    if kind == "cpu" and not index:
+        return torch.device("cpu")
+    if kind == "mps" and not index:
+        if not torch.backends.mps.is_available():
+            raise UsageError("there is no Apple GPU that torch can use", hint="--device cpu")
+        return torch.device("mps")
+    if kind == "cuda" and (index.isdecimal() or name == "cuda"):
+        return _cuda(int(index) if index else None)
+    raise UsageError(f"unknown device {name!r}", hint=f"--device {'|'.join(DEVICES)}")
+
+
+def _cuda(index: int | None) -> torch.device:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UsageError("there is no CUDA GPU torch can use", hint="--device cpu; diffbcp doctor says more")
+    count = torch.cuda.device_count()
+    if index is None:
+        return torch.device("cuda")
+    if index >= count:
+        raise UsageError(
+            f"there is no GPU {index}: torch sees {count}",
+            hint=f"--device cuda:0 .. cuda:{count - 1}",
+        )
+    return torch.device("cuda", index)
+
+
+def pick_precision(name: str, device: torch.device) -> torch.dtype:
+    """The number type of the network that `--precision` names.
+
+    `auto` is float32 on the processor and on Apple GPUs, bfloat16 on a CUDA GPU that computes in it, and
+    float16 on an older one. Everything but the network stays in the sampler's own type.
+    """
+    import torch
+
+    types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    if name in types:
+        return types[name]
+    if name != "auto":
+        raise UsageError(f"unknown precision {name!r}", hint=f"--precision {'|'.join(PRECISIONS)}")
+    if device.type != "cuda":
+        return torch.float32
+    native = torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if native else torch.float16

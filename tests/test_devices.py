@@ -1,0 +1,69 @@
+"""`--device` and `--precision`: dispatch, with the probes of the hardware replaced."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from diffbcp_cli.devices import pick_device, pick_precision
+from diffbcp_cli.errors import UsageError
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch):
+    """A function that pretends the machine has `gpus` CUDA devices, or an Apple GPU."""
+
+    def pretend(*, gpus: int = 0, apple: bool = False, bf16: bool = True) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: apple)
+
+    return pretend
+
+
+def test_auto_prefers_cuda_then_apple_then_the_processor(machine):
+    machine(gpus=1, apple=True)
+    assert pick_device("auto") == torch.device("cuda")
+    machine(apple=True)
+    assert pick_device("auto") == torch.device("mps")
+    machine()
+    assert pick_device("auto") == torch.device("cpu")
+
+
+def test_a_gpu_is_taken_by_number(machine):
+    machine(gpus=2)
+    assert pick_device("cuda:1") == torch.device("cuda", 1)
+    assert pick_device("cuda") == torch.device("cuda")
+    with pytest.raises(UsageError, match="no GPU 2: torch sees 2"):
+        pick_device("cuda:2")
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "mps"])
+def test_a_gpu_that_is_not_there_is_a_usage_error(machine, name):
+    machine()
+    with pytest.raises(UsageError) as caught:
+        pick_device(name)
+    assert caught.value.exit_code == 2
+    assert "--device cpu" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:", "cpu:0", "CUDA", "", "cuda:-1"])
+def test_an_unknown_device_is_a_usage_error(machine, name):
+    machine(gpus=1)
+    with pytest.raises(UsageError, match="unknown device"):
+        pick_device(name)
+
+
+def test_precision_by_name_and_by_device(machine):
+    cpu, cuda, mps = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
+    machine(gpus=1)
+    assert pick_precision("fp16", cpu) is torch.float16
+    assert pick_precision("bf16", cuda) is torch.bfloat16
+    assert pick_precision("auto", cpu) is torch.float32
+    assert pick_precision("auto", mps) is torch.float32
+    assert pick_precision("auto", cuda) is torch.bfloat16
+    machine(gpus=1, bf16=False)
+    assert pick_precision("auto", cuda) is torch.float16
+    with pytest.raises(UsageError, match="unknown precision"):
+        pick_precision("fp8", cuda)
