@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from ..errors import DiffbcpError
 from . import render
+from .train import train
 
 app = typer.Typer(
     name="diffbcp",
@@ -36,6 +37,9 @@ def root(
     ] = False,
 ) -> None:
     """Restore photographs: fill missing pixels, remove noise, and say how sure every pixel is."""
+
+
+app.command()(train)
 
 
 def run(arguments: list[str] | None = None) -> int:

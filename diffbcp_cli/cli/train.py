@@ -1,0 +1,115 @@
+"""`diffbcp train`: a prior of your own from a folder of photographs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn
+
+from ..errors import UsageError
+from . import render
+
+if TYPE_CHECKING:
+    from ..training import TrainInfo
+
+FolderArg = Annotated[Path, typer.Argument(help="Photographs to learn from; sub-folders count.")]
+OutOpt = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new prior.")]
+MinutesOpt = Annotated[
+    float | None, typer.Option(help="Train for this long, all stretches together. [default: 120]")
+]
+StepsOpt = Annotated[int | None, typer.Option(help="Train for so many steps instead.")]
+ResumeOpt = Annotated[
+    bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")
+]
+SeedOpt = Annotated[int, typer.Option(help="Fixes the first weights, the crops and the noise.")]
+BatchOpt = Annotated[int, typer.Option("--batch-size", help="Crops per step.")]
+CropOpt = Annotated[int, typer.Option(help="Side of a crop, in pixels.")]
+RateOpt = Annotated[float, typer.Option("--lr", help="Peak learning rate.")]
+SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
+
+
+def train(
+    folder: FolderArg,
+    out: OutOpt,
+    minutes: MinutesOpt = None,
+    steps: StepsOpt = None,
+    resume: ResumeOpt = False,
+    seed: SeedOpt = 0,
+    batch_size: BatchOpt = 16,
+    crop: CropOpt = 64,
+    lr: RateOpt = 1e-3,
+    save_every: SaveOpt = 3.0,
+) -> None:
+    """Train a prior on the photographs in FOLDER."""
+    from .. import model_folder, training  # heavy: torch
+
+    settings = training.TrainSettings(batch_size=batch_size, crop=crop, learning_rate=lr, seed=seed)
+    plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
+    if not resume and (out / "checkpoint.safetensors").exists():
+        raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
+    photos = training.load_photos(folder, settings)
+    for name, reason in photos.skipped.items():
+        render.warn(f"skipped {name}: {reason}")
+    render.note(f"{len(photos.train)} photographs to train on, {len(photos.held_out)} held out")
+    state = training.resume_point(out, settings, photos, plan) if resume else training.fresh_state(settings)
+    if resume:
+        render.note(f"going on from step {state.step}")
+    infos = training.train(state, photos, settings, plan, out, save_every=60 * save_every)
+    with _stop_on_interrupt() as stop:
+        for info in _show(infos, done=plan.progress(state.step, state.seconds)):
+            if info.saved or stop:
+                written = model_folder.write_model_folder(
+                    out, state, settings, photos, plan, source=folder.resolve().name
+                )
+            if stop:
+                training.save_state(out / "checkpoint.safetensors", state, settings, photos)
+                raise KeyboardInterrupt
+    for path in written:
+        render.path(path)
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[list[int]]:
+    """Collect Ctrl-C and termination signals, so that the step under way ends first."""
+    caught: list[int] = []
+    before = {
+        number: signal.signal(number, lambda got, _: caught.append(got))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _show(infos: Iterator[TrainInfo], *, done: float) -> Iterator[TrainInfo]:
+    """Pass the steps on, with a bar, and a line at each validation."""
+    columns = (TextColumn("step {task.fields[step]}"), BarColumn(), TextColumn("{task.fields[text]}"))
+    smooth, start, began = None, done, None
+    with Progress(*columns, console=render.err, transient=True) as bar:
+        task = bar.add_task("train", total=1.0, completed=done, step=0, text="")
+        psnr = ""
+        for info in infos:
+            smooth = info.loss if smooth is None else 0.99 * smooth + 0.01 * info.loss
+            began = info.seconds if began is None else began
+            pace = (info.seconds - began) / max(info.progress - start, 1e-9)
+            left = _clock(pace * max(0.0, 1 - info.progress))
+            if info.psnr:
+                psnr = "  PSNR " + " / ".join(f"{value:.2f}" for value in info.psnr.values())
+                line = f"step {info.step}  loss {smooth:.4f}{psnr}  lr {info.learning_rate:.1e}  {left} left"
+                render.note(f"{_clock(info.seconds)}  {line}")
+            bar.update(
+                task, completed=info.progress, step=info.step, text=f"loss {smooth:.4f}{psnr}  {left} left"
+            )
+            yield info
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

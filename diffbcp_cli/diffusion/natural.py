@@ -1,0 +1,153 @@
+"""The network `natural`: a small U-Net that denoises photographs of any size.
+
+Every level is plain 3 x 3 convolutions in residual blocks. No layer looks at the batch or at statistics of
+the whole image, so a crop is treated exactly as the same pixels inside a larger photograph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class NaturalConfig:
+    """The shape of the network.
+
+    channels: one entry per level; level l works at 1 / 2^(l+1) of the image's size.
+    blocks: residual blocks per level, on the way down and again on the way up (the last level: once).
+    """
+
+    channels: tuple[int, ...] = (64, 128, 192)
+    blocks: tuple[int, ...] = (1, 2, 2)
+    image_channels: int = 3
+    embedding_channels: int = 128
+
+    def __post_init__(self) -> None:
+        """Refuse a shape that no network can have."""
+        if not self.channels or len(self.channels) != len(self.blocks):
+            raise ValueError(
+                f"channels {self.channels} and blocks {self.blocks} must have one entry per level"
+            )
+
+    @property
+    def multiple(self) -> int:
+        """Height and width must be multiples of this."""
+        return 1 << len(self.channels)
+
+    def options(self) -> dict[str, Any]:
+        """The options as config.json holds them."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> NaturalConfig:
+        """Read back what `options` wrote; an unknown or missing key is a TypeError."""
+        return cls(
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+        )
+
+
+class NoiseEmbedding(nn.Module):
+    """The noise level as a vector: slow sines and cosines of c_noise, then two linear layers."""
+
+    frequencies: Tensor
+
+    def __init__(self, channels: int, waves: int = 16) -> None:
+        super().__init__()
+        # c_noise = ln(sigma) / 4 spans about 1.5 in use: from a tenth of a period to four periods
+        frequencies = torch.logspace(math.log10(0.5), math.log10(16.0), waves)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.inner = nn.Linear(2 * waves, channels)
+        self.outer = nn.Linear(channels, channels)
+
+    def forward(self, c_noise: Tensor) -> Tensor:
+        """c_noise (B,) -> (B, channels)."""
+        angle = c_noise[:, None] * self.frequencies  # (B, waves)
+        wave = torch.cat([angle.cos(), angle.sin()], dim=1)  # (B, 2 waves)
+        return F.silu(self.outer(F.silu(self.inner(wave))))
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(relu(scale * conv(x) + shift)), scale and shift set by the noise level.
+
+    The second convolution starts at zero, so that a fresh block is the identity.
+    """
+
+    def __init__(self, channels: int, embedding_channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.modulate = nn.Linear(embedding_channels, 2 * channels)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        for layer in (self.modulate, self.second):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        """x (B, C, h, w), embedding (B, E) -> (B, C, h, w)."""
+        scale, shift = self.modulate(embedding)[:, :, None, None].chunk(2, dim=1)  # (B, C, 1, 1) each
+        hidden = torch.addcmul(shift, self.first(x), 1 + scale)
+        return x + self.second(F.relu(hidden, inplace=True))
+
+
+class Level(nn.Module):
+    """A run of residual blocks at one resolution."""
+
+    def __init__(self, channels: int, blocks: int, embedding_channels: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(ResidualBlock(channels, embedding_channels) for _ in range(blocks))
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        """x (B, C, h, w), embedding (B, E) -> (B, C, h, w)."""
+        for block in self.blocks:
+            x = block(x, embedding)
+        return x
+
+
+class Natural(nn.Module):
+    """F(c_in x, c_noise) of EDM: image (B, C, H, W) and c_noise (B,) to (B, C, H, W).
+
+    H and W must be multiples of `config.multiple`.
+    """
+
+    def __init__(self, config: NaturalConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths, pixels, wide = config.channels, 4 * config.image_channels, config.embedding_channels
+        steps = list(pairwise(widths))
+        self.embed = NoiseEmbedding(wide)
+        self.enter = nn.Conv2d(pixels, widths[0], 3, padding=1)
+        self.encode = nn.ModuleList(Level(c, n, wide) for c, n in zip(widths, config.blocks, strict=True))
+        self.down = nn.ModuleList(nn.Conv2d(fine, coarse, 2, stride=2) for fine, coarse in steps)
+        self.up = nn.ModuleList(nn.Conv2d(coarse, 4 * fine, 1) for fine, coarse in steps)
+        self.decode = nn.ModuleList(
+            Level(c, n, wide) for c, n in zip(widths[:-1], config.blocks[:-1], strict=True)
+        )
+        self.leave = nn.Conv2d(widths[0], pixels, 3, padding=1)
+        nn.init.zeros_(self.leave.weight)
+        nn.init.zeros_(self.leave.bias)  # type: ignore[arg-type]
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
+        """x (B, C, H, W), c_noise (B,) -> (B, C, H, W)."""
+        embedding = self.embed(c_noise)  # (B, E)
+        h = F.pixel_unshuffle(x, 2).contiguous(memory_format=torch.channels_last)  # (B, 4C, H/2, W/2)
+        h = self.enter(h)  # (B, c0, H/2, W/2)
+        kept = []
+        for level, down in zip(self.encode, self.down, strict=False):
+            h = level(h, embedding)
+            kept.append(h)
+            h = down(h)  # half the size, the next width
+        h = self.encode[-1](h, embedding)
+        for level, up in zip(reversed(self.decode), reversed(self.up), strict=True):
+            h = F.pixel_shuffle(up(h), 2) + kept.pop()
+            h = level(h, embedding)
+        return F.pixel_shuffle(self.leave(h), 2)  # (B, C, H, W)

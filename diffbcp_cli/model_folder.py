@@ -1,0 +1,147 @@
+"""The folder of a freshly trained prior, in the layout of a Hub repo: weights, config, model card, plot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from . import __version__
+from .training import Photos, Plan, TrainSettings, TrainState
+
+CARD = """---
+library_name: diffbcp
+tags: [denoising, inpainting, diffusion]
+---
+# A prior trained with diffbcp
+
+A small fully convolutional network that denoises photographs of any size; `diffbcp` uses it as the data prior
+when it fills missing pixels and removes noise.
+
+    diffbcp inpaint photo.png --mask mask.png --prior {folder} -o out/
+
+## Network
+`natural`: {parameters:,} parameters, channels {channels}, residual blocks {blocks},
+EDM preconditioning with a data standard deviation of 0.5, RGB on [-1, 1]. Grey photographs go in as three
+equal channels.
+
+## Data
+{photographs} photographs to train on and {held_out} held out, from a folder named `{source}`.
+Say here where they come from and under which licences.
+
+## Recipe
+{steps:,} steps in {hours:.2f} hours ({progress:.0%} of the plan), with diffbcp {version} and torch {torch},
+on the processor with {threads} threads.
+Batches of {batch_size} crops of {crop} x {crop}; flips, quarter turns, {zoom:.0%} of the crops scaled down,
+{grey:.0%} made grey. AdamW with a peak learning rate of {rate:g}, warm-up over {warm_up} steps, cosine decay
+over the last {decay:.0%}; average of the weights with decay {ema}.
+ln(sigma) ~ N(ln {median}, {spread}^2). Seed {seed}.
+
+## Quality
+Mean PSNR in dB on the held-out photographs, by noise level (standard deviation, of 255):
+
+{table}
+
+## Limits
+Trained on noise that is Gaussian and independent between pixels. It knows the textures of its photographs,
+not objects: it fills wide holes smoothly.
+"""
+
+
+def write_model_folder(
+    folder: Path, state: TrainState, settings: TrainSettings, photos: Photos, plan: Plan, *, source: str
+) -> list[Path]:
+    """Write config.json, model.safetensors (the averaged weights), README.md and training.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: value.contiguous() for name, value in state.average.state_dict().items()}
+    model = folder / "model.safetensors"
+    part = model.with_name(model.name + ".part")
+    save_file(weights, part, metadata={"format": "pt"})
+    part.replace(model)
+    config = folder / "config.json"
+    _write_text(
+        config, json.dumps({"architecture": "natural", **settings.network.options()}, indent=2) + "\n"
+    )
+    card = folder / "README.md"
+    _write_text(card, model_card(folder.name, state, settings, photos, plan, source=source))
+    plot = folder / "training.png"
+    plot_training(plot, state)
+    return [config, model, card, plot]
+
+
+def _write_text(path: Path, text: str) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def model_card(
+    folder: str, state: TrainState, settings: TrainSettings, photos: Photos, plan: Plan, *, source: str
+) -> str:
+    """The model card, filled in with what is known about this training."""
+    psnr = state.validations[-1][1] if state.validations else {}
+    table = "| noise | " + " | ".join(str(level) for level in psnr) + " |\n"
+    table += "| --- |" + " --- |" * len(psnr) + "\n"
+    table += "| PSNR | " + " | ".join(f"{value:.2f}" for value in psnr.values()) + " |"
+    return CARD.format(
+        folder=folder,
+        parameters=sum(p.numel() for p in state.network.parameters()),
+        channels=settings.network.channels,
+        blocks=settings.network.blocks,
+        photographs=len(photos.train),
+        held_out=len(photos.held_out),
+        source=source,
+        steps=state.step,
+        hours=state.seconds / 3600,
+        progress=min(1.0, plan.progress(state.step, state.seconds)),
+        version=__version__,
+        torch=torch.__version__,
+        threads=torch.get_num_threads(),
+        batch_size=settings.batch_size,
+        crop=settings.crop,
+        zoom=settings.zoom_share,
+        grey=settings.grey_share,
+        rate=settings.learning_rate,
+        warm_up=settings.warm_up,
+        decay=settings.decay_share,
+        ema=settings.ema,
+        median=settings.noise_median,
+        spread=settings.noise_spread,
+        seed=settings.seed,
+        table=table if psnr else "There were too few photographs to hold any out.",
+    )
+
+
+def plot_training(path: Path, state: TrainState) -> None:
+    """Plot the loss (smoothed) and the validation PSNR against the steps."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    steps = [step for step, _ in state.losses]
+    smooth = _smooth([loss for _, loss in state.losses])
+    left.plot(steps, smooth)
+    left.set(xlabel="step", ylabel="loss", title="training loss", yscale="log")
+    levels = state.validations[-1][1] if state.validations else {}
+    for level in levels:
+        points = [(step, psnr[level]) for step, psnr in state.validations if level in psnr]
+        right.plot([step for step, _ in points], [value for _, value in points], label=f"noise {level}/255")
+    right.set(xlabel="step", ylabel="PSNR (dB)", title="held-out photographs")
+    if levels:
+        right.legend()
+    part = path.with_name(path.name + ".part")
+    figure.savefig(part, format="png", dpi=110)
+    part.replace(path)
+
+
+def _smooth(values: list[float], memory: float = 0.99) -> list[float]:
+    """Exponential average with the start-up bias taken out."""
+    total, weight, result = 0.0, 0.0, []
+    for value in values:
+        total, weight = memory * total + (1 - memory) * value, memory * weight + (1 - memory)
+        result.append(total / weight)
+    return result

@@ -1,0 +1,425 @@
+"""Train the network `natural` on a folder of photographs.
+
+`train` is an iterator: each item says what one step did. The caller draws bars and lines; this module reads
+photographs, computes, and keeps the folder of the new prior up to date.
+
+The learning rate warms up, stays, and decays over the last part of the plan. The state just before the decay
+is kept in `stable/`, so that a longer plan can go on from there as if the decay had never begun.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Generator, Tensor
+
+from .diffusion.natural import Natural, NaturalConfig
+from .diffusion.precondition import EDM
+from .errors import InputError, UsageError
+
+Pixels = NDArray[np.uint8]
+
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"})
+VALIDATION_LEVELS = (15, 25, 50, 75)
+"""Noise levels of the validation, of 255; on [-1, 1] they are 2 / 255 as large."""
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Everything that decides what a step does, apart from the photographs and the plan.
+
+    noise_median, noise_spread: ln(sigma) ~ N(ln noise_median, noise_spread^2), on [-1, 1].
+    zoom_share: crops taken from up to twice the area and scaled down.
+    grey_share: crops made grey, with the same noise in every channel.
+    """
+
+    network: NaturalConfig = field(default_factory=NaturalConfig)
+    batch_size: int = 16
+    crop: int = 64
+    learning_rate: float = 1e-3
+    warm_up: int = 200
+    decay_share: float = 0.25
+    ema: float = 0.999
+    clip: float = 1.0
+    noise_median: float = 0.28
+    noise_spread: float = 0.9
+    zoom_share: float = 0.5
+    grey_share: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        multiple = self.network.multiple
+        if self.crop < multiple or self.crop % multiple:
+            raise UsageError(
+                f"a crop of {self.crop} px does not fit the network", hint=f"a multiple of {multiple}"
+            )
+        if self.batch_size < 1 or self.learning_rate <= 0:
+            raise UsageError("the batch size and the learning rate must be positive")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to train: a number of steps, or minutes of training time summed over every stretch."""
+
+    steps: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        """Exactly one of the two."""
+        if (self.steps is None) == (self.minutes is None):
+            raise UsageError("give either steps or minutes", hint="--minutes 120")
+        if (self.steps or self.minutes or 0) <= 0:
+            raise UsageError("a plan must be longer than nothing", hint="--minutes 120")
+
+    def progress(self, step: int, seconds: float) -> float:
+        """The share of the plan that is done after so many steps and seconds; 1 is the end."""
+        if self.steps is not None:
+            return step / self.steps
+        assert self.minutes is not None
+        return seconds / (60 * self.minutes)
+
+
+@dataclass(frozen=True)
+class Photos:
+    """Photographs in memory: each (H, W, 3) uint8; some are held out to validate on."""
+
+    train: list[Pixels]
+    held_out: list[Pixels]
+    skipped: dict[str, str]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class TrainInfo:
+    """What one step did.
+
+    psnr: by noise level, on the steps that validate. saved: a checkpoint was written.
+    """
+
+    step: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    seconds: float
+    progress: float
+    psnr: dict[int, float] | None = None
+    saved: bool = False
+
+
+@dataclass
+class TrainState:
+    """Everything that the next step depends on, and the record of the past ones."""
+
+    network: Natural
+    average: Natural
+    optimizer: torch.optim.AdamW
+    rng: Generator
+    step: int = 0
+    seconds: float = 0.0
+    decaying: bool = False
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    validations: list[tuple[int, dict[int, float]]] = field(default_factory=list)
+
+
+# ---------------------------------------------------------------------------------------------- photographs
+
+
+def load_photos(folder: Path, settings: TrainSettings) -> Photos:
+    """Read every photograph under a folder; what cannot be read or is too small is named in `skipped`.
+
+    One in ten, at most 16, is held out: those whose names hash lowest, so that the choice stays when
+    others are added or removed.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder", hint="diffbcp train PHOTOS/ -o my-prior/")
+    pixels: dict[str, Pixels] = {}
+    skipped: dict[str, str] = {}
+    for path in sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES):
+        name = path.relative_to(folder).as_posix()
+        try:
+            with Image.open(path) as image:
+                photo = np.asarray(image.convert("RGB"), dtype=np.uint8)
+        except (
+            OSError,
+            UnidentifiedImageError,
+            Image.DecompressionBombError,
+            ValueError,
+            SyntaxError,
+        ) as error:
+            skipped[name] = f"cannot be read: {error}"
+            continue
+        if min(photo.shape[:2]) < settings.crop:
+            skipped[name] = f"{photo.shape[1]}x{photo.shape[0]} is smaller than a crop of {settings.crop}"
+            continue
+        pixels[name] = photo
+    if not pixels:
+        reason = "; ".join(f"{name} {why}" for name, why in list(skipped.items())[:3])
+        raise InputError(
+            f"there is no photograph to train on in {folder}" + (f": {reason}" if reason else "")
+        )
+    held = sorted(pixels, key=lambda name: hashlib.sha256(name.encode()).digest())[
+        : min(16, len(pixels) // 10)
+    ]
+    listing = "".join(f"{name} {photo.shape}\n" for name, photo in pixels.items())
+    return Photos(
+        train=[photo for name, photo in pixels.items() if name not in set(held)],
+        held_out=[pixels[name] for name in held],
+        skipped=skipped,
+        fingerprint=hashlib.sha256(listing.encode()).hexdigest(),
+    )
+
+
+def _integer(below: int, rng: Generator) -> int:
+    return int(torch.randint(below, (), generator=rng))
+
+
+def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Tensor:
+    """One square crop (3, crop, crop) on [-1, 1]: any photograph, place, turn and flip; some zoomed out."""
+    photo = photos[_integer(len(photos), rng)]
+    height, width = photo.shape[:2]
+    zoom, place, grey = torch.rand(3, generator=rng).tolist()
+    size = settings.crop
+    if zoom < settings.zoom_share:
+        size = min(round(settings.crop * (1 + place)), height, width)
+    top, left = _integer(height - size + 1, rng), _integer(width - size + 1, rng)
+    window = photo[top : top + size, left : left + size]
+    if size != settings.crop:
+        shape = (settings.crop, settings.crop)
+        window = np.asarray(Image.fromarray(window).resize(shape, Image.Resampling.BICUBIC))
+    crop = torch.from_numpy(window.copy()).permute(2, 0, 1).float() / 127.5 - 1
+    turn = _integer(8, rng)
+    crop = torch.rot90(crop, turn % 4, (1, 2))
+    if turn >= 4:
+        crop = crop.flip(2)
+    if grey < settings.grey_share:
+        crop = crop.mean(0, keepdim=True).expand(3, -1, -1)
+    return crop
+
+
+def draw_batch(
+    photos: list[Pixels], settings: TrainSettings, *, rng: Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Clean crops x0 (B, 3, h, w), noisy ones x0 + sigma eps, and sigma (B,).
+
+    A grey crop gets the same noise in its three equal channels, as a grey photograph will have.
+    """
+    clean = torch.stack([draw_crop(photos, settings, rng=rng) for _ in range(settings.batch_size)])
+    sigma = torch.randn(settings.batch_size, generator=rng).mul(settings.noise_spread).exp()
+    sigma = sigma * settings.noise_median
+    noise = torch.randn(clean.shape, generator=rng)
+    is_grey = (clean == clean[:, :1]).flatten(1).all(1)
+    noise = torch.where(is_grey[:, None, None, None], noise[:, :1], noise)
+    return clean, clean + sigma[:, None, None, None] * noise, sigma
+
+
+# ---------------------------------------------------------------------------------------------- one step
+
+
+def fresh_state(settings: TrainSettings) -> TrainState:
+    """The state before the first step."""
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.seed)
+        network = Natural(settings.network)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0
+    )
+    average = copy.deepcopy(network).requires_grad_(False)
+    return TrainState(network, average, optimizer, rng=torch.Generator().manual_seed(settings.seed))
+
+
+def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
+    """Linear warm-up, constant, then a cosine to zero over the last `decay_share` of the plan."""
+    warm = min(1.0, (step + 1) / settings.warm_up) if settings.warm_up else 1.0
+    left = (1 - progress) / settings.decay_share if settings.decay_share else 1.0
+    cool = 0.5 - 0.5 * math.cos(math.pi * min(1.0, max(0.0, left)))
+    return settings.learning_rate * warm * cool
+
+
+def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, progress: float) -> TrainInfo:
+    """One step of AdamW on the EDM loss, weight(sigma) ||D(x0 + sigma eps, sigma) - x0||^2, then the EMA."""
+    rate = learning_rate(settings, state.step, progress)
+    for group in state.optimizer.param_groups:
+        group["lr"] = rate
+    clean, noisy, sigma = draw_batch(photos, settings, rng=state.rng)
+    denoiser = EDM(state.network)
+    error = (denoiser(noisy, sigma) - clean).square().mean(dim=(1, 2, 3))
+    loss = (denoiser.weight(sigma) * error).mean()
+    state.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    norm = torch.nn.utils.clip_grad_norm_(state.network.parameters(), settings.clip)
+    state.optimizer.step()
+    state.step += 1
+    # the average forgets its random start quickly at first
+    keep = min(settings.ema, state.step / (state.step + 10))
+    with torch.no_grad():
+        for slow, fast in zip(state.average.parameters(), state.network.parameters(), strict=True):
+            slow.lerp_(fast, 1 - keep)
+    return TrainInfo(state.step, loss.item(), rate, float(norm), state.seconds, progress)
+
+
+@torch.no_grad()
+def validate(network: Natural, photos: list[Pixels], *, size: int = 128, seed: int = 0) -> dict[int, float]:
+    """Mean PSNR by noise level on the middle of each held-out photograph, with the same noise every time."""
+    if not photos:
+        return {}
+    size = min(size, *(min(photo.shape[:2]) for photo in photos)) // network.config.multiple
+    size *= network.config.multiple
+    clean = torch.stack([_middle(photo, size) for photo in photos])
+    denoiser, result = EDM(network), {}
+    for level in VALIDATION_LEVELS:
+        rng = torch.Generator().manual_seed(seed + level)
+        sigma = torch.full((len(photos),), 2 * level / 255)
+        noisy = clean + sigma[:, None, None, None] * torch.randn(clean.shape, generator=rng)
+        error = (denoiser(noisy, sigma).clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / 4
+        result[level] = float(-10 * error.log10().mean())
+    return result
+
+
+def _middle(photo: Pixels, size: int) -> Tensor:
+    top, left = (photo.shape[0] - size) // 2, (photo.shape[1] - size) // 2
+    window = photo[top : top + size, left : left + size].copy()
+    return torch.from_numpy(window).permute(2, 0, 1).float() / 127.5 - 1
+
+
+# ---------------------------------------------------------------------------------------------- checkpoints
+
+
+def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: Photos) -> None:
+    """Write everything the next step depends on as one safetensors file, whole or not at all."""
+    tensors: dict[str, Tensor] = {"rng": state.rng.get_state()}
+    for name, parameter in state.network.named_parameters():
+        tensors[f"network.{name}"] = parameter.detach().contiguous()
+        for key, value in state.optimizer.state[parameter].items():
+            tensors[f"optimizer.{key}.{name}"] = value.contiguous()
+    for name, parameter in state.average.named_parameters():
+        tensors[f"average.{name}"] = parameter.detach().contiguous()
+    record = {
+        "step": state.step,
+        "seconds": state.seconds,
+        "decaying": state.decaying,
+        "losses": state.losses,
+        "validations": state.validations,
+        "settings": asdict(settings),
+        "photographs": photos.fingerprint,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    save_file(tensors, part, metadata={"training": json.dumps(record)})
+    part.replace(path)
+
+
+def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainState:
+    """Read a checkpoint back; the settings and the photographs must be those it was made with."""
+    state = fresh_state(settings)
+    with safe_open(path, framework="pt") as file:
+        record = json.loads(file.metadata()["training"])
+        _same_run(record, settings, photos, path)
+        with torch.no_grad():
+            for name, parameter in state.network.named_parameters():
+                parameter.copy_(file.get_tensor(f"network.{name}"))
+                state.optimizer.state[parameter] = {
+                    key: _like(parameter, file.get_tensor(f"optimizer.{key}.{name}"))
+                    for key in ("step", "exp_avg", "exp_avg_sq")
+                }
+            for name, parameter in state.average.named_parameters():
+                parameter.copy_(file.get_tensor(f"average.{name}"))
+        state.rng.set_state(file.get_tensor("rng"))
+    state.step, state.seconds, state.decaying = record["step"], record["seconds"], record["decaying"]
+    state.losses = [(step, loss) for step, loss in record["losses"]]
+    state.validations = [
+        (step, {int(level): psnr for level, psnr in by_level.items()})
+        for step, by_level in record["validations"]
+    ]
+    return state
+
+
+def _like(parameter: Tensor, value: Tensor) -> Tensor:
+    """The optimizer's own layout: in the memory order of its parameter."""
+    return torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
+
+
+def _same_run(record: dict[str, Any], settings: TrainSettings, photos: Photos, path: Path) -> None:
+    wanted = json.loads(json.dumps(asdict(settings)))
+    changed = [key for key, value in wanted.items() if record["settings"].get(key) != value]
+    if changed:
+        raise UsageError(
+            f"{path} was trained with another {', '.join(changed)}",
+            hint="give the same options as before, or train into a new folder",
+        )
+    if record["photographs"] != photos.fingerprint:
+        raise UsageError(
+            f"{path} was trained on other photographs", hint="restore the folder, or train into a new one"
+        )
+
+
+def resume_point(folder: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> TrainState:
+    """The state to go on from: the last checkpoint, or the one before a decay that came too early.
+
+    When the last checkpoint is in the decay of a shorter plan, and the new plan has not come to its own
+    decay by then, training goes on from `stable/`.
+    """
+    last = folder / "checkpoint.safetensors"
+    if not last.is_file():
+        raise InputError(f"there is no checkpoint in {folder}", hint="leave out --resume")
+    state = load_state(last, settings, photos)
+    early = plan.progress(state.step, state.seconds) < 1 - settings.decay_share
+    if state.decaying and early:
+        state = load_state(folder / "stable" / "checkpoint.safetensors", settings, photos)
+    return state
+
+
+# ---------------------------------------------------------------------------------------------- the loop
+
+
+def train(
+    state: TrainState,
+    photos: Photos,
+    settings: TrainSettings,
+    plan: Plan,
+    folder: Path,
+    *,
+    save_every: float = 180.0,
+    validate_every: int = 500,
+) -> Iterator[TrainInfo]:
+    """Train to the end of the plan, yielding once per step; checkpoints go to `folder`.
+
+    save_every: seconds between checkpoints. The draws depend on the state alone, never on the clock; only
+    a plan in minutes makes the learning rate follow the clock.
+    """
+    last, stable = folder / "checkpoint.safetensors", folder / "stable" / "checkpoint.safetensors"
+    began = time.monotonic() - state.seconds
+    saved_at = state.seconds
+    progress = plan.progress(state.step, state.seconds)
+    while progress < 1:
+        if not state.decaying and progress >= 1 - settings.decay_share:
+            save_state(stable, state, settings, photos)
+            state.decaying = True
+        info = take_step(state, photos.train, settings, progress)
+        state.losses.append((info.step, info.loss))
+        state.seconds = time.monotonic() - began
+        progress = plan.progress(state.step, state.seconds)
+        psnr, save = None, progress >= 1 or state.seconds - saved_at >= save_every
+        if progress >= 1 or state.step % validate_every == 0:
+            psnr = validate(state.average, photos.held_out)
+            state.validations.append((state.step, psnr))
+        if save:
+            save_state(last, state, settings, photos)
+            saved_at = state.seconds
+        yield TrainInfo(
+            info.step, info.loss, info.learning_rate, info.gradient_norm, state.seconds, progress, psnr, save
+        )
