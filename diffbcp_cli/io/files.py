@@ -1,0 +1,90 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import OutputError, UsageError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the name of a temporary file beside `path` that takes its place when the block ends well.
+
+    The content is on the disk before the rename. On any failure, Ctrl-C among them, the temporary file is
+    removed and what stood at `path` is left as it was.
+    """
+    target = Path(os.path.realpath(path))  # write through a symbolic link rather than over it
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
+    try:
+        _refuse_special(target)
+        try:
+            yield temporary
+            _flush(temporary)
+            temporary.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {_reason(error)}", hint=_advice(error)) from error
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Write `data` to `path`, whole or not at all, and return `path`."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+    return path
+
+
+def ensure_writable(folder: Path) -> Path:
+    """Create `folder` if need be and see that files can be made in it; return it."""
+    probe = folder / f".diffbcp.{secrets.token_hex(4)}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"the output folder {folder} cannot be written: {_reason(error)}",
+            hint="name a folder of your own: -o out/",
+        ) from error
+    return folder
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_special(path: Path) -> None:
+    """A rename over a folder fails late, and one over /dev/null would succeed."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(0, "it is a folder")
+    if not stat.S_ISREG(mode):
+        raise OSError(0, "it is not a regular file")
+
+
+def _reason(error: OSError) -> str:
+    text = error.strerror or str(error) or type(error).__name__
+    return text[0].lower() + text[1:]
+
+
+def _advice(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "make the folder first, or name another with -o"
+    if isinstance(error, PermissionError):
+        return "name a folder that you may write to with -o"
+    return "free some space, or name another place with -o"
