@@ -1,0 +1,235 @@
+"""Pictures for people: the heat map of the uncertainty, before / after panels, traces, mask overlays.
+
+Matplotlib is imported late and used through Figure alone: no windows, no global state.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+logging.getLogger("matplotlib").addHandler(logging.NullHandler())  # its font cache is nobody's business
+
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
+COLOURS = "inferno"
+UNKNOWN = (0.78, 0.78, 0.80)  # how a missing pixel is shown
+HALF_KNOWN = (0.5, 0.5, 0.5)  # the same where channels are missing one by one: it keeps their tint
+FILLED = (1.0, 0.18, 0.42)  # the tint of an overlay
+_DPI = 100
+_SMALLEST, _LARGEST = 480, 4096  # pixels of a picture's longer side
+_PANEL_LARGEST = 900
+_INK, _FAINT = "#222222", "#b8b8b8"
+
+
+def heat_map(std: ArrayLike, *, top: float | None = None) -> bytes:
+    """Return a PNG of standard deviations (H, W, C) or (H, W), in [0, 1] units, with a colour bar.
+
+    A pixel shows the root mean square over its channels, at one picture pixel or more each (up to 4096).
+    top: the value of the brightest colour; None takes the 99.5 % quantile.
+    """
+    pixel_std = _per_pixel(std)
+    top = top if top is not None else _scale_top(pixel_std)
+    picture = _resized(pixel_std, _SMALLEST, _LARGEST)
+    height, width = picture.shape
+    unit = _text_unit(height, width)
+    left, bottom, above, right = 12 * unit, 12 * unit, 34 * unit, 96 * unit
+    figure = _figure(left + width + right, bottom + height + above)
+    image = _place(figure, picture, left, bottom, top=top)
+    _title(figure, "standard deviation of each pixel", left, bottom + height + 9 * unit, unit)
+    _colour_bar(
+        figure, image, left + width + 12 * unit, bottom, height, unit, over=bool(pixel_std.max() > top)
+    )
+    return _png(figure)
+
+
+def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLike) -> bytes:
+    """Return a PNG of before, after and uncertainty side by side.
+
+    before, after, std: (H, W, C) or (H, W) in [0, 1]; observed: (H, W, C) or (H, W), True = observed.
+    Missing entries of `before` are shown in a neutral grey.
+    """
+    shown = [masked(before, observed), _rgb(after)]
+    pixel_std = _per_pixel(std)
+    top = _scale_top(pixel_std)
+    pictures = [_resized(part, _SMALLEST, _PANEL_LARGEST) for part in (*shown, pixel_std)]
+    height, width = pictures[0].shape[:2]
+    unit = _text_unit(height, width)
+    edge, gap, above, right = 14 * unit, 14 * unit, 34 * unit, 96 * unit
+    figure = _figure(edge + 3 * width + 2 * gap + right, edge + height + above)
+    known = float(np.mean(np.asarray(observed, bool)))
+    titles = (f"before ({known:.0%} known)", "after", "uncertainty (std)")
+    for index, (picture, title) in enumerate(zip(pictures, titles, strict=True)):
+        left = edge + index * (width + gap)
+        image = _place(figure, picture, left, edge, top=top)
+        _title(figure, title, left, edge + height + 9 * unit, unit)
+    _colour_bar(figure, image, left + width + 12 * unit, edge, height, unit, over=bool(pixel_std.max() > top))
+    return _png(figure)
+
+
+def trace_plot(noise_std: ArrayLike, rank: ArrayLike, change: ArrayLike, *, burn_in: int) -> bytes:
+    """Return a PNG of three series over the iterations: inferred noise std, active rank, change of image."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure = _figure(900, 720)
+    series = (("noise std", noise_std), ("rank", rank), ("change", change))
+    axes = figure.subplots(3, 1, sharex=True, gridspec_kw={"hspace": 0.16})
+    for axis, (name, values) in zip(axes, series, strict=True):
+        _trace(axis, name, np.asarray(values, np.float64), burn_in, first=axis is axes[0])
+    axes[1].yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[-1].set_xlabel("iteration", color=_INK)
+    figure.align_ylabels(axes)
+    figure.subplots_adjust(left=0.11, right=0.97, top=0.95, bottom=0.08)
+    return _png(figure)
+
+
+def overlay(pixels: ArrayLike, observed: ArrayLike) -> bytes:
+    """Return a PNG of the photograph (H, W, C) with what will be filled (not observed) tinted.
+
+    The more of a pixel's channels are missing, the stronger the tint.
+    """
+    share = 1.0 - np.asarray(observed, np.float32).reshape(*np.shape(observed)[:2], -1).mean(axis=-1)
+    photo = _rgb(pixels)
+    muted = 0.35 * photo + 0.65 * np.asarray(FILLED, np.float32)
+    mixed = photo + share[..., None] * (muted - photo)
+    return _encode(_resized(mixed.astype(np.float32), _SMALLEST, _LARGEST))
+
+
+def masked(pixels: ArrayLike, observed: ArrayLike) -> Floats:
+    """Return an RGB picture (H, W, 3) of what is known, missing entries in a neutral grey."""
+    rgb = _rgb(pixels)
+    known = np.asarray(observed, bool).reshape(*rgb.shape[:2], -1)
+    whole_pixels = bool((known == known[..., :1]).all())
+    return np.where(known, rgb, np.asarray(UNKNOWN if whole_pixels else HALF_KNOWN, np.float32))
+
+
+def _rgb(pixels: ArrayLike) -> Floats:
+    values = np.asarray(pixels, np.float32)
+    values = values.reshape(*values.shape[:2], -1)[..., :3]
+    finite = np.where(np.isfinite(values), values, np.float32(UNKNOWN[0]))
+    return np.broadcast_to(finite, (*values.shape[:2], 3)).clip(0, 1)
+
+
+def _per_pixel(std: ArrayLike) -> Floats:
+    """The root mean square (H, W) over the channels."""
+    values = np.asarray(std, np.float32)
+    values = values.reshape(*values.shape[:2], -1)
+    return np.asarray(np.sqrt(np.square(values).mean(axis=-1)), np.float32)
+
+
+def _scale_top(pixel_std: Floats) -> float:
+    """The 99.5 % quantile, rounded up to two digits, so that a few wild pixels do not darken the rest."""
+    value = float(np.quantile(pixel_std, 0.995))
+    if not value > 0:
+        return 1 / 255
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / step) * step
+
+
+def _resized(picture: NDArray[Any], smallest: int, largest: int) -> NDArray[Any]:
+    """Repeat the pixels of a small picture, average those of a large one."""
+    height, width = picture.shape[:2]
+    longer = max(height, width)
+    if longer > largest:
+        size = (max(1, round(width * largest / longer)), max(1, round(height * largest / longer)))
+        return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA))
+    times = max(1, round(smallest / longer))
+    return picture.repeat(times, axis=0).repeat(times, axis=1)
+
+
+def _text_unit(height: int, width: int) -> float:
+    """How much larger than 1:1 letters and margins are, so that they stay legible beside a large picture."""
+    return min(max(max(height, width) / 900, 1.0), 4.0)
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(math.ceil(width) / _DPI, math.ceil(height) / _DPI), dpi=_DPI, facecolor="white")
+
+
+def _frame(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place given in pixels."""
+    across, up = figure.get_size_inches() * _DPI
+    return figure.add_axes((left / across, bottom / up, width / across, height / up))
+
+
+def _place(figure: Figure, picture: NDArray[Any], left: float, bottom: float, *, top: float) -> Any:
+    height, width = picture.shape[:2]
+    axes = _frame(figure, round(left), round(bottom), width, height)
+    axes.set_axis_off()
+    return axes.imshow(picture, cmap=COLOURS, vmin=0.0, vmax=top, aspect="auto", interpolation="nearest")
+
+
+def _title(figure: Figure, text: str, left: float, bottom: float, unit: float) -> None:
+    across, up = figure.get_size_inches() * _DPI
+    figure.text(left / across, bottom / up, text, fontsize=10 * unit, color=_INK, va="bottom", ha="left")
+
+
+def _colour_bar(
+    figure: Figure, image: Any, left: float, bottom: float, height: float, unit: float, *, over: bool
+) -> None:
+    axes = _frame(figure, left, bottom, 14 * unit, height)
+    bar = figure.colorbar(image, cax=axes, extend="max" if over else "neither", extendfrac=0.03)
+    bar.ax.tick_params(labelsize=9 * unit, color=_INK, labelcolor=_INK, width=0.8 * unit, length=3 * unit)
+    bar.outline.set_visible(False)
+    bar.locator = _ticks(height / unit)
+    bar.update_ticks()
+
+
+def _ticks(room: float) -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=max(2, min(8, int(room / 50))), steps=[1, 2, 2.5, 5, 10])
+
+
+def _trace(axis: Axes, name: str, values: NDArray[np.float64], burn_in: int, *, first: bool) -> None:
+    steps = np.arange(1, len(values) + 1)
+    axis.plot(steps, values, color="#3b528b", linewidth=1.4, marker="o" if len(values) == 1 else None)
+    if burn_in > 0:
+        axis.axvspan(0.5, burn_in + 0.5, color="#000000", alpha=0.05, linewidth=0)
+        if first:
+            axis.annotate(
+                "burn-in",
+                (burn_in + 0.5, 1),
+                (-5, -5),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                va="top",
+                ha="right",
+                fontsize=9,
+                color="#777777",
+            )
+    axis.set_xlim(0.5, max(len(values), burn_in) + 0.5)
+    axis.set_ylabel(name, color=_INK)
+    axis.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color(_FAINT)
+    axis.tick_params(color=_FAINT, labelcolor=_INK, labelsize=9)
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
+    return file.getvalue()
+
+
+def _encode(picture: NDArray[Any]) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(np.rint(picture * 255).astype(np.uint8)).save(file, "PNG")
+    return file.getvalue()
