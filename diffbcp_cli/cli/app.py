@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import DiffbcpError
-from . import render
+from . import models, render
 from .train import train
 
 app = typer.Typer(
@@ -40,6 +40,8 @@ def root(
 
 
 app.command()(train)
+app.command("eval")(evaluate)
+app.add_typer(models.app, name="models")
 
 
 def run(arguments: list[str] | None = None) -> int:

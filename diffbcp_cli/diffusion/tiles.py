@@ -107,12 +107,12 @@ class Tiled:
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
         """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
         batch, _, height, width = x.shape
+        levels = as_levels(sigma, x)
         if not self.fill and max(height, width) <= self.size:
-            return self.prior.denoise(x, sigma)
+            return self.prior.denoise(x, levels)
         rows, columns = self._axis(height, x.device), self._axis(width, x.device)
         padded = x[:, :, reflected(height, before=rows.before, after=rows.after, device=x.device)]
         padded = padded[..., reflected(width, before=columns.before, after=columns.after, device=x.device)]
-        levels = as_levels(sigma, x)
         corners = [(i, j) for i in range(len(rows.starts)) for j in range(len(columns.starts))]
         at_once = max(self.batch // batch, 1)
         result = torch.zeros_like(padded)
@@ -168,10 +168,11 @@ class Fitted:
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
         """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
         height, width = x.shape[-2:]
+        levels = as_levels(sigma, x)
         if (height, width) == (self.size, self.size):
-            return self.prior.denoise(x, sigma)
+            return self.prior.denoise(x, levels)
         left = noise_gain(height, self.size) * noise_gain(width, self.size)
-        answer = self.prior.denoise(resize(x, self.size, self.size), sigma * left)
+        answer = self.prior.denoise(resize(x, self.size, self.size), levels * left)
         return resize(answer, height, width)
 
 

@@ -1,0 +1,24 @@
+"""Priors by name: the registry, the Hub, hashes, and a strict, safe load."""
+
+from __future__ import annotations
+
+from .fetch import Download, Files, Identity, fetch, identify, sha256_of
+from .load import SCALES, LoadedPrior, build, load_prior
+from .registry import Source, find, models_folder, registry
+
+__all__ = [
+    "SCALES",
+    "Download",
+    "Files",
+    "Identity",
+    "LoadedPrior",
+    "Source",
+    "build",
+    "fetch",
+    "find",
+    "identify",
+    "load_prior",
+    "models_folder",
+    "registry",
+    "sha256_of",
+]

@@ -1,0 +1,204 @@
+"""Files from the Hugging Face Hub: out of the cache when they are there, downloaded when not.
+
+`huggingface_hub` does the work, so HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE mean what they always
+mean. Each of its failures becomes a ModelError that says what to type.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import __version__
+from ..errors import ModelError
+from .registry import Source
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Download:
+    """A download that is about to begin. size: bytes, or None if the Hub does not say."""
+
+    source: Source
+    file: str
+    size: int | None
+    revision: str | None
+
+
+class Hub:
+    """One repo at one revision; the first file that is found fixes the commit for the others.
+
+    refresh: ask the Hub even when a file is in the cache. force: download again whatever is there.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        announce: Callable[[Download], None] | None = None,
+        bars: bool = False,
+        refresh: bool = False,
+        force: bool = False,
+    ) -> None:
+        if source.repo is None:
+            raise ValueError(f"{source.name} is not on the Hub")
+        self.source = source
+        self.repo = source.repo
+        self.revision = source.revision
+        self.announce = announce
+        self.bars = bars
+        self.refresh = refresh or force
+        self.force = force
+        self.out_of_reach: ModelError | None = None
+
+    def cached(self, file: str) -> Path | None:
+        """The file in the cache, or None."""
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(self.repo, file, revision=self.revision)
+        return Path(found) if isinstance(found, str) else None
+
+    def get(self, file: str, *, weights: bool = False) -> Path | None:
+        """The file in the cache, after a download if need be; None if the repo does not have it.
+
+        When the Hub is out of reach the answer is None too, and `out_of_reach` says why.
+        """
+        if (not self.refresh or self.out_of_reach) and (path := self.cached(file)):
+            return self.pin(path)
+        if self.out_of_reach:
+            return None
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        try:
+            self._ask(file, weights=weights)
+            with _progress_bars(self.bars and weights):
+                found = hf_hub_download(
+                    self.repo,
+                    file,
+                    revision=self.revision,
+                    force_download=self.force,
+                    library_name="diffbcp",
+                    library_version=__version__,
+                )
+        except EntryNotFoundError as error:
+            if isinstance(error, LocalEntryNotFoundError):
+                raise self._explain(error) from error
+            return None
+        except Exception as error:
+            failure = self._explain(error)
+            if self.force or not _unreachable(error):
+                raise failure from error
+            self.out_of_reach = failure
+            return self.get(file, weights=weights)
+        return self.pin(Path(found))
+
+    def pin(self, path: Path) -> Path:
+        """Take the commit from the path `snapshots/COMMIT/file` of the cache."""
+        if "snapshots" in path.parts:
+            self.revision = path.parts[path.parts.index("snapshots") + 1]
+        return path
+
+    def _ask(self, file: str, *, weights: bool) -> None:
+        """Ask the Hub about the file first: fails at once where the download itself would try for long."""
+        from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+
+        facts = get_hf_file_metadata(hf_hub_url(self.repo, file, revision=self.revision))
+        if not facts.commit_hash or not facts.etag:
+            raise ModelError(
+                f"{constants.ENDPOINT} does not answer like the Hub",
+                hint="check HF_ENDPOINT and the proxy settings",
+            )
+        if not weights:
+            return
+        wanted, offered = self.source.sha256, facts.etag
+        if wanted and SHA256.fullmatch(offered) and offered != wanted:
+            raise ModelError(
+                f"the Hub offers another {file} than expected: sha256 {offered[:12]}…, not {wanted[:12]}…",
+                hint=f"nothing was downloaded; to use it anyway: --prior {self.repo} if it has a config.json",
+            )
+        if self.announce and (self.force or self.cached(file) is None):
+            self.announce(Download(self.source, file, facts.size, facts.commit_hash))
+
+    def _explain(self, error: Exception) -> ModelError:
+        """What a failure of huggingface_hub means, and what to type. Any other failure is raised as it is."""
+        from huggingface_hub import constants, errors
+
+        name, repo, again = self.source.name, self.repo, f"diffbcp models pull {self.source.name}"
+        page = f"{constants.ENDPOINT}/{repo}"
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if isinstance(error, ModelError):
+            return error
+        if isinstance(error, errors.GatedRepoError):
+            return ModelError(
+                f"{repo} is gated: its owner wants you to accept terms first",
+                hint=f"accept them at {page}, then: HF_TOKEN=... {again}",
+            )
+        if isinstance(error, errors.RevisionNotFoundError):
+            return ModelError(f"{repo} has no revision {self.revision}", hint=f"see {page}/commits/main")
+        if isinstance(error, errors.RepositoryNotFoundError):
+            return ModelError(
+                f"the Hub shows no repository {repo} ({status}): it does not exist, or it is private",
+                hint=f"check the spelling at {page}; for a private one: HF_TOKEN=... {again}",
+            )
+        if status == 401:
+            return ModelError(
+                "the Hub does not accept the token (401)", hint=f"renew or unset HF_TOKEN, then: {again}"
+            )
+        if isinstance(error, errors.OfflineModeIsEnabled):
+            return ModelError(
+                f"the prior {name} is not in the cache, and HF_HUB_OFFLINE forbids to download it",
+                hint=f"HF_HUB_OFFLINE=0 {again}",
+            )
+        if status is not None:
+            return ModelError(f"the Hub answered {status} for {repo}", hint=f"later: {again}")
+        return self._explain_connection(error, again)
+
+    def _explain_connection(self, error: Exception, again: str) -> ModelError:
+        from huggingface_hub import constants, errors
+
+        if isinstance(error, errors.HFValidationError):
+            return ModelError(f"{self.repo} is not an id on the Hub", hint="ids look like owner/name")
+        if _unreachable(error):
+            return ModelError(
+                f"the prior {self.source.name} is not in the cache, and {constants.ENDPOINT} is out of reach",
+                hint=f"check the connection, then: {again}; or copy a folder here: --prior FOLDER",
+            )
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return ModelError(
+                f"the disk is full: {constants.HF_HUB_CACHE}",
+                hint="make room, or set HF_HOME to a larger disk",
+            )
+        if isinstance(error, OSError):
+            return ModelError(f"the download of {self.repo} broke off: {error}", hint=f"again: {again}")
+        raise error
+
+
+def _unreachable(error: Exception) -> bool:
+    """Whether there was no answer at all; the names are those of httpx and of requests."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"TransportError", "ConnectionError", "Timeout", "LocalEntryNotFoundError"})
+
+
+@contextmanager
+def _progress_bars(shown: bool) -> Iterator[None]:
+    """Let huggingface_hub show its progress bar, or not, and leave its setting as it was."""
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    if shown or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()

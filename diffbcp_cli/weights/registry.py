@@ -1,0 +1,96 @@
+"""Which priors there are: names from registry.toml, folders, and ids on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import ModelError
+
+HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a prior comes from: a folder, or a repo on the Hub.
+
+    file: the one file to take from a repo of bare weights, which `config` then describes. What is not known
+    (revision, sha256, size in bytes, parameters, licence) is None. noncommercial: so stated, or nothing is.
+    """
+
+    name: str
+    folder: Path | None = None
+    repo: str | None = None
+    file: str | None = None
+    revision: str | None = None
+    sha256: str | None = None
+    size: int | None = None
+    parameters: int | None = None
+    licence: str | None = None
+    noncommercial: bool = False
+    about: str = ""
+    config: Mapping[str, Any] | None = None
+
+    @property
+    def bundled(self) -> bool:
+        """Whether the prior comes with the package."""
+        return self.folder is not None and self.folder.parent == models_folder()
+
+
+def models_folder() -> Path:
+    """The folder of registry.toml and the bundled priors.
+
+    DIFFBCP_MODELS names another one. An installed package has it inside, a checkout beside the package.
+    """
+    if chosen := os.environ.get("DIFFBCP_MODELS"):
+        return Path(chosen)
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "models"
+    return inside if inside.is_dir() else package.parent / "models"
+
+
+def registry() -> dict[str, Source]:
+    """Every prior that has a name, in the order of registry.toml."""
+    path = models_folder() / "registry.toml"
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        return {name: _entry(name, table) for name, table in entries.items()}
+    except OSError as error:
+        raise ModelError(
+            f"the list of priors is not at {path}", hint="install diffbcp again, or set DIFFBCP_MODELS"
+        ) from error
+    except (tomllib.TOMLDecodeError, TypeError) as error:
+        raise ModelError(f"the list of priors at {path} cannot be read: {error}") from error
+
+
+def _entry(name: str, table: dict[str, Any]) -> Source:
+    folder = table.pop("folder", None)
+    return Source(name, folder=models_folder() / folder if folder else None, **table)
+
+
+def find(name: str) -> Source:
+    """The prior that `--prior` means: a name, a folder, or a Hub id `owner/name` or `owner/name@revision`."""
+    known = registry()
+    if name in known:
+        return known[name]
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return Source(name, folder=path)
+    if path.is_file():
+        raise ModelError(
+            f"{name} is a file; a prior is a folder with config.json", hint=f"--prior {path.parent}"
+        )
+    if match := HUB_ID.fullmatch(name):
+        return Source(name, repo=match["repo"], revision=match["revision"], noncommercial=True)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise ModelError(
+        f"there is no prior {name!r}: not a name, not a folder, and not an id owner/name on the Hub",
+        hint=f"{hint}diffbcp models list",
+    )
