@@ -139,8 +139,10 @@ class TrainState:
 # ---------------------------------------------------------------------------------------------- photographs
 
 
-def load_photos(folder: Path, settings: TrainSettings) -> Photos:
+def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None = None) -> Photos:
     """Read every photograph under a folder; what cannot be read or is too small is named in `skipped`.
+
+    without: a folder inside it to leave out, such as the one that the new prior is written to.
 
     One in ten, at most 16, is held out: those whose names hash lowest, so that the choice stays when
     others are added or removed.
@@ -149,7 +151,8 @@ def load_photos(folder: Path, settings: TrainSettings) -> Photos:
         raise InputError(f"{folder} is not a folder", hint="diffbcp train PHOTOS/ -o my-prior/")
     pixels: dict[str, Pixels] = {}
     skipped: dict[str, str] = {}
-    for path in sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES):
+    found = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    for path in sorted(path for path in found if without is None or without not in path.parents):
         name = path.relative_to(folder).as_posix()
         try:
             with Image.open(path) as image:

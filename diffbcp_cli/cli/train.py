@@ -52,7 +52,7 @@ def train(
     plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
     if not resume and (out / "checkpoint.safetensors").exists():
         raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
-    photos = training.load_photos(folder, settings)
+    photos = training.load_photos(folder, settings, without=out)
     for name, reason in photos.skipped.items():
         render.warn(f"skipped {name}: {reason}")
     render.note(f"{len(photos.train)} photographs to train on, {len(photos.held_out)} held out")
@@ -93,7 +93,7 @@ def _show(infos: Iterator[TrainInfo], *, done: float) -> Iterator[TrainInfo]:
     columns = (TextColumn("step {task.fields[step]}"), BarColumn(), TextColumn("{task.fields[text]}"))
     smooth, start, began = None, done, None
     with Progress(*columns, console=render.err, transient=True) as bar:
-        task = bar.add_task("train", total=1.0, completed=done, step=0, text="")
+        task = bar.add_task("train", total=1.0, step=0, text="")
         psnr = ""
         for info in infos:
             smooth = info.loss if smooth is None else 0.99 * smooth + 0.01 * info.loss

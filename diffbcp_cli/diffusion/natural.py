@@ -51,9 +51,9 @@ class NaturalConfig:
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> NaturalConfig:
         """Read back what `options` wrote; an unknown or missing key is a TypeError."""
-        return cls(
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-        )
+        lists = {key: tuple(value) for key, value in options.items() if isinstance(value, list)}
+        values: dict[str, Any] = {**options, **lists}
+        return cls(**values)
 
 
 class NoiseEmbedding(nn.Module):
@@ -95,7 +95,8 @@ class ResidualBlock(nn.Module):
         """x (B, C, h, w), embedding (B, E) -> (B, C, h, w)."""
         scale, shift = self.modulate(embedding)[:, :, None, None].chunk(2, dim=1)  # (B, C, 1, 1) each
         hidden = torch.addcmul(shift, self.first(x), 1 + scale)
-        return x + self.second(F.relu(hidden, inplace=True))
+        change: Tensor = self.second(F.relu(hidden, inplace=True))
+        return x + change
 
 
 class Level(nn.Module):

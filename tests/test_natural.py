@@ -1,0 +1,75 @@
+"""The network `natural`: shapes, options, and what it must not depend on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from diffbcp_cli.diffusion.natural import Natural, NaturalConfig, ResidualBlock
+
+SMALL = NaturalConfig(channels=(8, 12), blocks=(1, 2), embedding_channels=8)
+
+
+@pytest.fixture
+def network():
+    torch.manual_seed(0)
+    network = Natural(SMALL).eval().requires_grad_(False)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    return network
+
+
+def test_the_default_has_between_two_and_four_million_parameters():
+    count = sum(p.numel() for p in Natural(NaturalConfig()).parameters())
+    assert 2e6 < count < 4e6
+
+
+def test_a_fresh_network_says_nothing():
+    x = torch.randn(2, 3, 16, 16)
+    assert torch.equal(Natural(SMALL)(x, torch.zeros(2)), torch.zeros_like(x))
+
+
+def test_a_fresh_block_is_the_identity():
+    x = torch.randn(1, 8, 4, 4)
+    assert torch.equal(ResidualBlock(8, 4)(x, torch.randn(1, 4)), x)
+
+
+def test_it_does_not_depend_on_the_batch(network):
+    x, noise = torch.randn(3, 3, 16, 12), torch.tensor([-0.5, -0.2, 0.1])
+    together = network(x, noise)
+    torch.testing.assert_close(together[1:2], network(x[1:2], noise[1:2]), rtol=1e-4, atol=1e-5)
+
+
+def test_a_crop_sees_what_the_whole_sees(network):
+    """Far from the border, the answer does not depend on what lies beyond the receptive field."""
+    x, noise = torch.randn(1, 3, 96, 96), torch.tensor([-0.3])
+    whole = network(x, noise)
+    changed = x.clone()
+    changed[..., 80:] = 5.0
+    torch.testing.assert_close(network(changed, noise)[..., :24], whole[..., :24])
+
+
+def test_it_depends_on_the_noise_level(network):
+    x = torch.randn(1, 3, 16, 16)
+    assert not torch.allclose(network(x, torch.tensor([-0.6])), network(x, torch.tensor([0.0])), atol=1e-3)
+
+
+def test_every_parameter_learns():
+    torch.manual_seed(0)
+    network = Natural(SMALL)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    network(torch.randn(2, 3, 16, 16), torch.tensor([-0.5, 0.2])).square().mean().backward()
+    silent = [name for name, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert silent == []
+
+
+def test_options_survive_config_json():
+    assert NaturalConfig.from_options(SMALL.options()) == SMALL
+    with pytest.raises(TypeError):
+        NaturalConfig.from_options({"width": 3})
+
+
+def test_levels_must_match():
+    with pytest.raises(ValueError, match="one entry per level"):
+        NaturalConfig(channels=(8, 8), blocks=(1,))

@@ -1,0 +1,115 @@
+"""Priors: any size, grey, batches, and the Gaussian prior's exact answer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from diffbcp_cli.diffusion.natural import Natural, NaturalConfig
+from diffbcp_cli.diffusion.precondition import EDM
+from diffbcp_cli.diffusion.prior import GaussianPrior, NetworkPrior, pad_to_multiple
+
+
+class ScaledIdentity(torch.nn.Module):
+    """F(x, c) = gain x, to see through the preconditioning."""
+
+    def __init__(self, gain):
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.tensor(gain))
+
+    def forward(self, x, c_noise):
+        return self.gain * x
+
+
+@pytest.fixture
+def prior():
+    torch.manual_seed(0)
+    network = Natural(NaturalConfig(channels=(8, 12, 16), blocks=(1, 1, 1), embedding_channels=8))
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    return NetworkPrior(network, EDM(network), multiple=network.config.multiple)
+
+
+@pytest.mark.parametrize("size", [(16, 16), (17, 31), (8, 8), (5, 3), (1, 9), (1, 1), (40, 16)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_any_size_and_grey_come_back_as_they_went_in(prior, size, channels):
+    x = torch.randn(2, channels, *size)
+    out = prior.denoise(x, 0.3)
+    assert out.shape == x.shape
+    assert out.is_contiguous()
+    assert torch.isfinite(out).all()
+
+
+def test_padding_changes_nothing_when_none_is_needed(prior):
+    x = torch.randn(1, 3, 16, 24)
+    expected = EDM(prior.network)(x, torch.tensor([0.4]))
+    torch.testing.assert_close(prior.denoise(x, 0.4), expected)
+
+
+def test_padding_reflects(prior):
+    x = torch.arange(3.0).reshape(1, 1, 1, 3).expand(1, 1, 3, 3)
+    padded = pad_to_multiple(x, 8)
+    assert padded.shape == (1, 1, 8, 8)
+    assert padded[0, 0, 0].tolist() == [0, 1, 2, 1, 0, 1, 2, 1]
+
+
+def test_a_grey_image_is_three_equal_channels_averaged(prior):
+    grey = torch.randn(1, 1, 16, 16)
+    colour = prior.denoise(grey.expand(1, 3, 16, 16), 0.2).mean(1, keepdim=True)
+    torch.testing.assert_close(prior.denoise(grey, 0.2), colour)
+
+
+def test_one_sigma_per_image_equals_one_image_at_a_time(prior):
+    x, sigma = torch.randn(3, 3, 16, 16), torch.tensor([0.1, 0.5, 2.0])
+    together = prior.denoise(x, sigma)
+    apart = torch.cat([prior.denoise(x[i : i + 1], sigma[i]) for i in range(3)])
+    torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-5)
+
+
+def test_it_refuses_four_channels(prior):
+    with pytest.raises(ValueError, match="channels"):
+        prior.denoise(torch.zeros(1, 4, 16, 16), 0.1)
+
+
+def test_a_double_image_comes_back_double(prior):
+    assert prior.denoise(torch.zeros(1, 3, 16, 16, dtype=torch.float64), 0.1).dtype == torch.float64
+
+
+def test_weights_carry_no_gradient(prior):
+    assert not prior.denoise(torch.zeros(1, 3, 16, 16), 0.1).requires_grad
+
+
+def test_edm_is_exact_for_a_gaussian_of_its_own_data_std():
+    """For x0 ~ N(0, d^2) the posterior mean is c_skip x, so F = 0 must give it."""
+    network = ScaledIdentity(0.0)
+    x = torch.randn(2, 3, 4, 4)
+    exact = GaussianPrior(torch.zeros(()), torch.tensor(0.25)).denoise(x, 0.7)
+    torch.testing.assert_close(EDM(network)(x, torch.full((2,), 0.7)), exact)
+
+
+def test_the_edm_weight_undoes_its_output_scale():
+    x, sigma = torch.randn(3, 1, 4, 4), torch.tensor([0.05, 0.5, 3.0])
+    one, two = EDM(ScaledIdentity(0.0))(x, sigma), EDM(ScaledIdentity(1.0))(x, sigma)
+    inputs = x * (sigma.square() + 0.25).rsqrt()[:, None, None, None]
+    weight = EDM(ScaledIdentity(0.0)).weight(sigma)[:, None, None, None]
+    torch.testing.assert_close(weight * (two - one).square(), inputs.square())
+
+
+def test_a_shifted_gaussian_prior_shifts_its_answer():
+    x, mean = torch.randn(1, 3, 4, 4), torch.randn(3, 4, 4)
+    var = torch.rand(3, 4, 4) + 0.1
+    plain, shifted = GaussianPrior(mean, var), GaussianPrior(mean + 0.5, var)
+    torch.testing.assert_close(shifted.denoise(x + 0.5, 0.3), plain.denoise(x, 0.3) + 0.5)
+
+
+def test_a_gaussian_prior_with_a_basis_solves_the_normal_equations():
+    torch.manual_seed(1)
+    n, sigma = 12, 0.6
+    basis, _ = torch.linalg.qr(torch.randn(n, n, dtype=torch.float64))
+    var = torch.rand(n, dtype=torch.float64) + 0.05
+    mean, x = torch.randn(3, 2, 2, dtype=torch.float64), torch.randn(2, 3, 2, 2, dtype=torch.float64)
+    covariance = basis @ torch.diag(var) @ basis.T
+    gain = covariance @ torch.linalg.inv(covariance + sigma**2 * torch.eye(n))
+    expected = mean + ((x - mean).flatten(1) @ gain.T).reshape(x.shape)
+    prior = GaussianPrior(mean, var.reshape(3, 2, 2), basis=basis)
+    torch.testing.assert_close(prior.denoise(x, sigma), expected)

@@ -1,0 +1,188 @@
+"""Training: exact resume, the schedule, bad photographs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from diffbcp_cli import training
+from diffbcp_cli.cli.app import run
+from diffbcp_cli.diffusion.natural import NaturalConfig
+from diffbcp_cli.errors import InputError, UsageError
+from diffbcp_cli.model_folder import write_model_folder
+from diffbcp_cli.training import Plan, TrainSettings
+
+SMALL = TrainSettings(
+    network=NaturalConfig(channels=(8, 12), blocks=(1, 1), embedding_channels=8),
+    batch_size=3,
+    crop=16,
+    warm_up=4,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Twelve smooth pictures of different sizes."""
+    rng = np.random.default_rng(0)
+    for index in range(12):
+        coarse = Image.fromarray(rng.integers(0, 256, (4, 5, 3), dtype=np.uint8))
+        coarse.resize((40 + index, 36), Image.Resampling.BICUBIC).save(tmp_path / f"{index}.png")
+    return tmp_path
+
+
+def go(state, photos, plan, out, settings=SMALL):
+    return list(training.train(state, photos, settings, plan, out, save_every=1e9, validate_every=4))
+
+
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(folder, tmp_path):
+    photos, plan = training.load_photos(folder, SMALL), Plan(steps=12)
+    whole = training.fresh_state(SMALL)
+    go(whole, photos, plan, tmp_path / "whole")
+
+    broken, out = training.fresh_state(SMALL), tmp_path / "broken"
+    steps = training.train(broken, photos, SMALL, plan, out, save_every=1e9, validate_every=4)
+    for _ in range(5):
+        next(steps)
+    training.save_state(out / "checkpoint.safetensors", broken, SMALL, photos)
+    resumed = training.resume_point(out, SMALL, photos, plan)
+    assert resumed.step == 5
+    go(resumed, photos, plan, out)
+
+    for name in ("network", "average"):
+        left, right = getattr(whole, name).state_dict(), getattr(resumed, name).state_dict()
+        assert all(torch.equal(left[key], right[key]) for key in left)
+    assert whole.losses == resumed.losses
+    assert whole.validations == resumed.validations
+    ours = load_file(tmp_path / "whole" / "checkpoint.safetensors")
+    theirs = load_file(out / "checkpoint.safetensors")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_a_longer_plan_goes_on_from_before_the_decay(folder, tmp_path):
+    photos = training.load_photos(folder, SMALL)
+    short = training.fresh_state(SMALL)
+    go(short, photos, Plan(steps=8), tmp_path / "two")
+    longer = training.resume_point(tmp_path / "two", SMALL, photos, Plan(steps=16))
+    assert longer.step == 6  # the last quarter of 8 steps was the decay
+    go(longer, photos, Plan(steps=16), tmp_path / "two")
+
+    whole = training.fresh_state(SMALL)
+    go(whole, photos, Plan(steps=16), tmp_path / "one")
+    assert whole.losses == longer.losses
+
+
+def test_a_plan_that_ends_within_the_decay_goes_on_decaying(folder, tmp_path):
+    photos = training.load_photos(folder, SMALL)
+    state = training.fresh_state(SMALL)
+    steps = training.train(state, photos, SMALL, Plan(steps=12), tmp_path / "out")
+    for _ in range(11):
+        next(steps)
+    training.save_state(tmp_path / "out" / "checkpoint.safetensors", state, SMALL, photos)
+    assert training.resume_point(tmp_path / "out", SMALL, photos, Plan(steps=12)).step == 11
+
+
+def test_the_loss_goes_down(folder, tmp_path):
+    photos = training.load_photos(folder, SMALL)
+    infos = go(training.fresh_state(SMALL), photos, Plan(steps=100), tmp_path / "out")
+    losses = [info.loss for info in infos]
+    assert np.mean(losses[-20:]) < 0.8 * np.mean(losses[:20])
+
+
+def test_the_learning_rate_warms_up_stays_and_decays_to_zero():
+    settings = TrainSettings(learning_rate=1.0, warm_up=10, decay_share=0.25)
+    rates = [training.learning_rate(settings, step, step / 100) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[10:75] == [1.0] * 65
+    assert rates[75:] == sorted(rates[75:], reverse=True)
+    assert rates[100] == pytest.approx(0.0)
+
+
+def test_bad_photographs_are_skipped_and_named(folder):
+    (folder / "broken.jpg").write_bytes(b"not a photograph")
+    Image.new("RGB", (8, 40)).save(folder / "narrow.png")
+    (folder / "notes.txt").write_text("not looked at")
+    (folder / "out").mkdir()
+    Image.new("RGB", (40, 40)).save(folder / "out" / "training.png")
+    photos = training.load_photos(folder, SMALL, without=folder / "out")
+    assert set(photos.skipped) == {"broken.jpg", "narrow.png"}
+    assert len(photos.train) == 11
+    assert len(photos.held_out) == 1
+
+
+def test_the_held_out_choice_does_not_depend_on_other_files(folder):
+    before = training.load_photos(folder, SMALL).held_out[0]
+    names = sorted(folder.glob("*.png"))
+    shapes = {name: np.asarray(Image.open(name)) for name in names}
+    drop = next(name for name in names if not np.array_equal(shapes[name], before))
+    drop.unlink()
+    assert np.array_equal(training.load_photos(folder, SMALL).held_out[0], before)
+
+
+def test_an_empty_folder_is_an_input_error(tmp_path, capsys):
+    with pytest.raises(InputError):
+        training.load_photos(tmp_path, SMALL)
+    assert run(["train", str(tmp_path), "-o", str(tmp_path / "out")]) == 3
+    assert "no photograph" in capsys.readouterr().err
+
+
+def test_resume_refuses_other_settings_and_other_photographs(folder, tmp_path):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    other = TrainSettings(network=SMALL.network, batch_size=2, crop=16, warm_up=4)
+    with pytest.raises(UsageError, match="batch_size"):
+        training.resume_point(out, other, photos, Plan(steps=2))
+    (folder / "0.png").unlink()
+    fewer = training.load_photos(folder, SMALL)
+    with pytest.raises(UsageError, match="other photographs"):
+        training.resume_point(out, SMALL, fewer, Plan(steps=2))
+
+
+@pytest.mark.parametrize("bad", [{}, {"steps": 3, "minutes": 1.0}, {"steps": 0}, {"minutes": -1.0}])
+def test_a_plan_is_steps_or_minutes(bad):
+    with pytest.raises(UsageError):
+        Plan(**bad)
+
+
+def test_grey_crops_get_grey_noise(folder):
+    settings = TrainSettings(network=SMALL.network, batch_size=40, crop=16, grey_share=0.5)
+    photos = training.load_photos(folder, settings)
+    clean, noisy, _ = training.draw_batch(photos.train, settings, rng=torch.Generator().manual_seed(0))
+    grey = (clean == clean[:, :1]).flatten(1).all(1)
+    noise = noisy - clean
+    assert 10 <= int(grey.sum()) <= 30
+    assert torch.allclose(noise[grey], noise[grey][:, :1].expand(-1, 3, -1, -1), atol=1e-6)
+    assert not torch.allclose(noise[~grey][:, 0], noise[~grey][:, 1], atol=1e-2)
+
+
+def test_the_folder_of_a_new_prior(folder, tmp_path):
+    photos, plan, out = training.load_photos(folder, SMALL), Plan(steps=4), tmp_path / "out"
+    state = training.fresh_state(SMALL)
+    go(state, photos, plan, out)
+    written = write_model_folder(out, state, SMALL, photos, plan, source="photos")
+    assert [path.name for path in written] == [
+        "config.json",
+        "model.safetensors",
+        "README.md",
+        "training.png",
+    ]
+    assert "11 photographs" in (out / "README.md").read_text()
+    with Image.open(out / "training.png") as plot:
+        assert plot.width > 400
+    weights = load_file(out / "model.safetensors")
+    assert weights.keys() == state.average.state_dict().keys()
+    assert not list(out.rglob("*.part"))
+
+
+@pytest.mark.slow
+def test_the_command_trains_and_refuses_to_start_over(folder, tmp_path, capsys):
+    arguments = ["train", str(folder), "-o", str(tmp_path / "out"), "--crop", "16", "--batch-size", "1"]
+    assert run([*arguments, "--steps", "2"]) == 0
+    assert str(Path(tmp_path / "out" / "model.safetensors")) in capsys.readouterr().out
+    assert run([*arguments, "--steps", "2"]) == 2
+    assert run([*arguments, "--steps", "3", "--resume"]) == 0
