@@ -68,6 +68,12 @@ def missing_share(observed: Bools) -> float:
     return 1.0 - np.count_nonzero(observed) / observed.size
 
 
+def describe(observed: Bools) -> str:
+    """Say what share of (H, W, C) will be filled, in words for the user."""
+    what = "pixels" if (observed == observed[..., :1]).all() else "entries"
+    return f"{100 * missing_share(observed):.1f} % of the {what} will be filled"
+
+
 def observed_by_alpha(photo: Photo) -> Bools:
     """Return the pixels (H, W, 1) that are not mostly transparent."""
     if photo.alpha is None:
@@ -76,6 +82,20 @@ def observed_by_alpha(photo: Photo) -> Bools:
             hint="give a mask file: --mask mask.png",
         )
     return np.asarray(photo.alpha >= 0.5)[..., None]
+
+
+def observed_by_finite(photo: Photo) -> Bools:
+    """Return the entries (H, W, C) that are neither NaN nor infinite."""
+    return np.isfinite(photo.pixels)
+
+
+def observed_by_colour(photo: Photo, colour: tuple[int, int, int], *, tolerance: int = 0) -> Bools:
+    """Return the pixels (H, W, 1) that are not of the colour, of levels 0..255, give or take `tolerance`."""
+    if photo.grey and len(set(colour)) > 1:
+        raise MaskError(f"{photo.name} is grey and has no such colour", hint="name a grey: --color '#000000'")
+    marked = np.asarray(colour[: photo.channels], np.float32) / 255
+    apart = np.abs(photo.pixels - marked).max(axis=-1, keepdims=True)
+    return ~np.asarray(apart <= (tolerance + 0.01) / 255)  # NaN is apart from every colour
 
 
 def check_mask(observed: Bools, photo: Photo) -> Bools:

@@ -43,7 +43,7 @@ def heat_map(std: ArrayLike, *, top: float | None = None) -> bytes:
     top = top if top is not None else _scale_top(pixel_std)
     picture = _resized(pixel_std, _SMALLEST, _LARGEST)
     height, width = picture.shape
-    unit = _text_unit(height, width)
+    unit = _text_unit(max(height, width) / 900)
     left, bottom, above, right = 12 * unit, 12 * unit, 34 * unit, 96 * unit
     figure = _figure(left + width + right, bottom + height + above)
     image = _place(figure, picture, left, bottom, top=top)
@@ -65,7 +65,7 @@ def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLi
     top = _scale_top(pixel_std)
     pictures = [_resized(part, _SMALLEST, _PANEL_LARGEST) for part in (*shown, pixel_std)]
     height, width = pictures[0].shape[:2]
-    unit = _text_unit(height, width)
+    unit = _text_unit(max(height, width) / 500)
     edge, gap, above, right = 14 * unit, 14 * unit, 34 * unit, 96 * unit
     figure = _figure(edge + 3 * width + 2 * gap + right, edge + height + above)
     known = float(np.mean(np.asarray(observed, bool)))
@@ -149,9 +149,9 @@ def _resized(picture: NDArray[Any], smallest: int, largest: int) -> NDArray[Any]
     return picture.repeat(times, axis=0).repeat(times, axis=1)
 
 
-def _text_unit(height: int, width: int) -> float:
-    """How much larger than 1:1 letters and margins are, so that they stay legible beside a large picture."""
-    return min(max(max(height, width) / 900, 1.0), 4.0)
+def _text_unit(wanted: float) -> float:
+    """How many times its plain size a letter or a margin is, to stay legible beside a large picture."""
+    return min(max(wanted, 1.0), 4.0)
 
 
 def _figure(width: float, height: float) -> Figure:

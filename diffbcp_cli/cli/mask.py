@@ -1,0 +1,272 @@
+"""`diffbcp mask`: make masks, simulate damage, take masks from photographs, look at them."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import MaskError, UsageError
+from . import render
+
+if TYPE_CHECKING:
+    from ..io.images import Photo
+    from ..io.masks import Bools
+
+app = typer.Typer(help="Make masks, simulate damage, and look at both.", no_args_is_help=True)
+
+
+class Kind(StrEnum):
+    """What a simulated damage looks like."""
+
+    uniform = "uniform"
+    stripe = "stripe"
+    irregular = "irregular"
+    box = "box"
+    text = "text"
+    scratch = "scratch"
+
+
+class Recipe(StrEnum):
+    """The paper's masks."""
+
+    uniform_90 = "paper-uniform-0.9"
+    uniform_70 = "paper-uniform-0.7"
+    stripe = "paper-stripe"
+    irregular = "paper-irregular"
+
+
+class Per(StrEnum):
+    """What is lost at a time."""
+
+    entry = "entry"
+    pixel = "pixel"
+
+
+class Polarity(StrEnum):
+    """What white means in a mask picture."""
+
+    fills = "white-fills"
+    keeps = "white-keeps"
+
+
+PhotoArg = Annotated[Path, typer.Argument(help="A photograph: PNG, JPEG, WebP, TIFF, BMP or .npy.")]
+MaskOpt = Annotated[
+    str, typer.Option("--mask", "-m", help="A mask file, or 'alpha' for the photo's own transparency.")
+]
+PolarityOpt = Annotated[Polarity, typer.Option("--mask-polarity", help="What white means in a mask picture.")]
+OutOpt = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+SeedOpt = Annotated[int, typer.Option(min=0, help="The same seed gives the same file.")]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Print the path and nothing else.")]
+
+
+@app.command()
+def make(
+    out: OutOpt,
+    kind: Annotated[Kind | None, typer.Option(help="What the damage looks like.")] = None,
+    recipe: Annotated[
+        Recipe | None, typer.Option(help="One of the paper's masks, in place of --kind.")
+    ] = None,
+    missing: Annotated[float | None, typer.Option(help="The share to lose, between 0 and 1.")] = None,
+    per: Annotated[
+        Per | None, typer.Option(help="uniform: lose channels one by one, or whole pixels. [entry]")
+    ] = None,
+    like: Annotated[Path | None, typer.Option(help="Take size and channels from this photograph.")] = None,
+    size: Annotated[str | None, typer.Option(metavar="WxH", help="The size, for an RGB photograph.")] = None,
+    seed: SeedOpt = 0,
+    json: JsonOpt = False,
+    quiet: QuietOpt = False,
+) -> None:
+    """Make a mask: white is to be filled, black is kept."""
+    _one_of(("--kind", kind), ("--recipe", recipe))
+    if recipe is not None and (missing is not None or per is not None):
+        raise UsageError(
+            "a recipe has its own share",
+            hint=f"leave out --missing and --per, or use --kind {_kind_of(recipe)}",
+        )
+    if per is not None and kind is not Kind.uniform:
+        raise UsageError("--per is for --kind uniform only", hint="leave it out")
+    _one_of(("--like", like), ("--size", size))
+    import numpy as np
+
+    from ..io import files, images, mask_kinds, masks
+
+    shape = images.read_photo(like).pixels.shape if like is not None else (*_parse_size(str(size)), 3)
+    files.ensure_writable(out.parent)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    if recipe is not None:
+        observed = mask_kinds.recipe(recipe.value, shape, rng=rng)
+    else:
+        observed = mask_kinds.make(
+            str(kind), shape, missing=missing, per="pixel" if per is Per.pixel else "entry", rng=rng
+        )
+    masks.write_mask(out, observed)
+    made = {"recipe": recipe.value} if recipe else {"kind": str(kind)}
+    _report(out, observed, {**made, "seed": seed}, json=json, quiet=quiet)
+
+
+@app.command()
+def apply(
+    photo: PhotoArg,
+    out: OutOpt,
+    mask: Annotated[
+        str | None, typer.Option("--mask", "-m", help="A mask file, or 'alpha'; none adds noise only.")
+    ] = None,
+    polarity: PolarityOpt = Polarity.fills,
+    noise: Annotated[
+        float, typer.Option(min=0, help="Standard deviation of the noise, pixels running from 0 to 1.")
+    ] = 0.0,
+    fill: Annotated[
+        str, typer.Option(help="What missing pixels become: black, white, grey, nan or '#rrggbb'.")
+    ] = "black",
+    seed: SeedOpt = 0,
+    json: JsonOpt = False,
+    quiet: QuietOpt = False,
+) -> None:
+    """Simulate damage: add noise to PHOTO and blank what the mask marks.
+
+    TIFF and .npy files are written as floats, unclipped; the other formats at the depth of the photograph.
+    """
+    if mask is None and noise == 0:
+        raise UsageError("there is no damage to do", hint="give --mask mask.png, --noise 0.025, or both")
+    import numpy as np
+
+    from ..io import damage, files, images, masks
+
+    source = _read(photo, quiet=quiet)
+    suffix = images.check_suffix(out)
+    if fill == "nan" and suffix not in (".tif", ".tiff", ".npy"):
+        raise UsageError(f"{suffix} cannot hold NaN", hint="write to a .tiff or .npy file")
+    _keep_source(photo, out)
+    files.ensure_writable(out.parent)
+    if mask is None:
+        observed: Bools = np.ones(source.pixels.shape, bool)
+    else:
+        observed = masks.read_mask(mask, source, polarity=polarity.value)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    result = damage.damaged(source, observed, noise_std=noise, fill=fill, rng=rng)
+    result = damage.stored_as(result, out)
+    for loss in images.losses(out, result):
+        render.warn(loss)
+    images.write_photo(out, result.pixels, result)
+    _report(out, observed, {"noise": noise, "seed": seed}, json=json, quiet=quiet)
+
+
+@app.command("from")
+def from_photo(
+    photo: PhotoArg,
+    out: OutOpt,
+    alpha: Annotated[bool, typer.Option("--alpha", help="Fill what is mostly transparent.")] = False,
+    nan: Annotated[bool, typer.Option("--nan", help="Fill what is NaN or infinite.")] = False,
+    color: Annotated[
+        str | None, typer.Option(help="Fill what has this colour: '#ff00ff', black, white.")
+    ] = None,
+    tolerance: Annotated[int, typer.Option(min=0, max=255, help="Levels of 255 a colour may be off by.")] = 0,
+    json: JsonOpt = False,
+    quiet: QuietOpt = False,
+) -> None:
+    """Take the mask from PHOTO itself: from its transparency, its NaN pixels, or a colour."""
+    _one_of(("--alpha", alpha or None), ("--nan", nan or None), ("--color", color))
+    if tolerance and color is None:
+        raise UsageError("--tolerance is for --color only", hint="leave it out")
+    from ..io import damage, files, masks
+
+    source = _read(photo, quiet=quiet)
+    if alpha:
+        observed, what = masks.observed_by_alpha(source), "transparent"
+    elif nan:
+        observed, what = masks.observed_by_finite(source), "NaN or infinite"
+    else:
+        wanted = damage.parse_colour(str(color))
+        observed, what = (
+            masks.observed_by_colour(source, wanted, tolerance=tolerance),
+            f"of the colour {color}",
+        )
+    if observed.all() or not observed.any():
+        count = "no" if observed.all() else "every"
+        hint = (
+            "allow for a difference: --tolerance 10" if color is not None else "look at it: diffbcp mask show"
+        )
+        raise MaskError(f"{count} pixel of {source.name} is {what}", hint=hint)
+    files.ensure_writable(out.parent)
+    masks.write_mask(out, observed)
+    _report(out, observed, {}, json=json, quiet=quiet)
+
+
+@app.command()
+def show(
+    photo: PhotoArg,
+    mask: MaskOpt,
+    out: OutOpt,
+    polarity: PolarityOpt = Polarity.fills,
+    json: JsonOpt = False,
+    quiet: QuietOpt = False,
+) -> None:
+    """Draw what will be filled over PHOTO."""
+    if out.suffix.lower() != ".png":
+        raise UsageError(f"the overlay cannot be written to {out}", hint="name it .png")
+    from ..io import files, masks, pictures
+
+    source = _read(photo, quiet=quiet)
+    _keep_source(photo, out)
+    files.ensure_writable(out.parent)
+    observed = masks.read_mask(mask, source, polarity=polarity.value)
+    doubt = masks.looks_inverted(observed, source)
+    if doubt:
+        render.warn(doubt)
+    files.write_bytes(out, pictures.overlay(source.pixels, observed))
+    _report(out, observed, {"looks_inverted": doubt is not None}, json=json, quiet=quiet)
+
+
+def _read(path: Path, *, quiet: bool) -> Photo:
+    from ..io import images
+
+    photo = images.read_photo(path)
+    if not quiet:
+        for text in photo.notes:
+            render.note(f"{photo.name}: {text}")
+    return photo
+
+
+def _report(out: Path, observed: Bools, facts: dict[str, Any], *, json: bool, quiet: bool) -> None:
+    from ..io import masks
+
+    if not quiet:
+        render.note(f"mask: {masks.describe(observed)}")
+    if json:
+        height, width, channels = observed.shape
+        size = {"width": width, "height": height, "channels": channels}
+        render.as_json({"path": str(out), "missing_share": masks.missing_share(observed), **size, **facts})
+    else:
+        render.path(out)
+
+
+def _one_of(*options: tuple[str, object]) -> None:
+    given = [name for name, value in options if value is not None]
+    if len(given) != 1:
+        names = " or ".join(name for name, _ in options)
+        raise UsageError(f"{'two' if given else 'none'} of {names} given", hint=f"give one: {names}")
+
+
+def _kind_of(recipe: Recipe) -> str:
+    return recipe.value.removeprefix("paper-").split("-")[0]
+
+
+def _parse_size(text: str) -> tuple[int, int]:
+    """Return (H, W) from WxH."""
+    match = re.fullmatch(r"(\d{1,6})[xX×](\d{1,6})", text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not a size", hint="write width x height: --size 640x480")
+    width, height = int(match[1]), int(match[2])
+    if min(width, height) < 16 or width * height > 300_000_000:
+        raise UsageError(f"{width}x{height} is out of range", hint="16x16 is the smallest size")
+    return height, width
+
+
+def _keep_source(photo: Path, out: Path) -> None:
+    if out.exists() and out.samefile(photo):
+        raise UsageError(f"{out} is the photograph itself", hint="name another file with -o")
