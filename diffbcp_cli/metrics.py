@@ -52,6 +52,7 @@ __all__ = [
     "sparsification",
     "ssim",
     "ssim_map",
+    "window_mean",
 ]
 
 Array: TypeAlias = NDArray[np.float64]
@@ -93,13 +94,7 @@ def ssim(a: Picture, b: Picture, where: Picture | None = None) -> float:
 
     With `where`, the mean over the windows whose centre is chosen; nan when none is.
     """
-    similarity = ssim_map(a, b)
-    if where is None:
-        return float(similarity.mean())
-    r = _WINDOW // 2
-    h, w, c = similarity.shape
-    chosen = _where(where, (h + 2 * r, w + 2 * r, c))[r:-r, r:-r]
-    return float(similarity[chosen].mean()) if chosen.any() else math.nan
+    return window_mean(ssim_map(a, b), where)
 
 
 def ssim_map(a: Picture, b: Picture) -> Array:
@@ -108,6 +103,16 @@ def ssim_map(a: Picture, b: Picture) -> Array:
     _require_side(a, SSIM_MIN_SIDE, "SSIM")
     luminance, contrast = _ssim_terms(a, b)
     return luminance * contrast
+
+
+def window_mean(similarity: Array, where: Picture | None = None) -> float:
+    """Mean of an SSIM map (H - 10, W - 10, C) over the windows whose centre is in `where`, (H, W, C)."""
+    if where is None:
+        return float(similarity.mean())
+    r = _WINDOW // 2
+    h, w, c = similarity.shape
+    chosen = _where(where, (h + 2 * r, w + 2 * r, c))[r:-r, r:-r]
+    return float(similarity[chosen].mean()) if chosen.any() else math.nan
 
 
 def ms_ssim(a: Picture, b: Picture) -> float:
