@@ -62,7 +62,7 @@ def test_four_second_order_calls_keep_the_variance_that_ancestral_ones_lose():
     first, _, var, _ = draws_of(reverse.ancestral, levels)
     second, mean, var, _ = draws_of(reverse.second_order, levels)
     assert (second.mean(0) - mean).abs().max() < 0.02
-    assert ((second.var(0) - var).abs() < 0.06 * RHO**2).all()
+    assert ((second.var(0) - var).abs() < 0.08 * RHO**2).all()
     assert (first.var(0) < 0.75 * var).all()
 
 
