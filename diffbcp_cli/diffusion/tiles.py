@@ -184,5 +184,5 @@ def resize(x: Tensor, height: int, width: int) -> Tensor:
 @lru_cache(maxsize=64)
 def noise_gain(length: int, size: int) -> float:
     """The standard deviation of white noise of level 1 after one side is resized from `length` to `size`."""
-    kernel = resize(torch.eye(length)[None, :, :, None], size, 1)  # (1, length, size, 1)
-    return float(kernel.square().sum(1).mean().sqrt())
+    kernel = resize(torch.eye(length)[None, None], length, size)[0, 0]  # (length, size): how much goes where
+    return float(kernel.square().sum(0).mean().sqrt())

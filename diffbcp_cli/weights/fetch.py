@@ -129,7 +129,7 @@ def fetch(
             f"the prior {source.name} is not here yet", hint=f"diffbcp models pull {source.name}"
         )
     wanted = source.file or "config.json with its weights, in our layout or that of diffusers"
-    raise ModelError(f"{source.repo} on the Hub has no {wanted}", hint=_layout_hint())
+    raise ModelError(f"{source.repo} on the Hub has no {wanted} (404)", hint=_layout_hint())
 
 
 def _from_folder(source: Source) -> Files:

@@ -73,7 +73,7 @@ class Hub:
         if self.out_of_reach:
             return None
         from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
         try:
             self._ask(file, weights=weights)
@@ -86,11 +86,11 @@ class Hub:
                     library_name="diffbcp",
                     library_version=__version__,
                 )
-        except EntryNotFoundError as error:
-            if isinstance(error, LocalEntryNotFoundError):
-                raise self._explain(error) from error
-            return None
-        except Exception as error:
+        except Exception as error:  # whatever its HTTP library raises; what we cannot explain is raised again
+            if _status(error) == 404 and not isinstance(
+                error, (RepositoryNotFoundError, RevisionNotFoundError)
+            ):
+                return None
             failure = self._explain(error)
             if self.force or not _unreachable(error):
                 raise failure from error
@@ -100,8 +100,9 @@ class Hub:
 
     def pin(self, path: Path) -> Path:
         """Take the commit from the path `snapshots/COMMIT/file` of the cache."""
-        if "snapshots" in path.parts:
-            self.revision = path.parts[path.parts.index("snapshots") + 1]
+        parts = path.parts[::-1]
+        if "snapshots" in parts:
+            self.revision = parts[parts.index("snapshots") - 1]
         return path
 
     def _ask(self, file: str, *, weights: bool) -> None:
@@ -125,13 +126,17 @@ class Hub:
         if self.announce and (self.force or self.cached(file) is None):
             self.announce(Download(self.source, file, facts.size, facts.commit_hash))
 
+    @property
+    def _need(self) -> str:
+        return "is to be downloaded again" if self.force else "is not in the cache"
+
     def _explain(self, error: Exception) -> ModelError:
         """What a failure of huggingface_hub means, and what to type. Any other failure is raised as it is."""
         from huggingface_hub import constants, errors
 
         name, repo, again = self.source.name, self.repo, f"diffbcp models pull {self.source.name}"
         page = f"{constants.ENDPOINT}/{repo}"
-        status = getattr(getattr(error, "response", None), "status_code", None)
+        status = _status(error)
         if isinstance(error, ModelError):
             return error
         if isinstance(error, errors.GatedRepoError):
@@ -146,13 +151,14 @@ class Hub:
                 f"the Hub shows no repository {repo} ({status}): it does not exist, or it is private",
                 hint=f"check the spelling at {page}; for a private one: HF_TOKEN=... {again}",
             )
-        if status == 401:
+        if status in (401, 403):
             return ModelError(
-                "the Hub does not accept the token (401)", hint=f"renew or unset HF_TOKEN, then: {again}"
+                f"the Hub does not let us into {repo} ({status}): it is private, or the token is not valid",
+                hint=f"HF_TOKEN=... {again}, with a token from {constants.ENDPOINT}/settings/tokens",
             )
         if isinstance(error, errors.OfflineModeIsEnabled):
             return ModelError(
-                f"the prior {name} is not in the cache, and HF_HUB_OFFLINE forbids to download it",
+                f"the prior {name} {self._need}, and HF_HUB_OFFLINE forbids it to be downloaded",
                 hint=f"HF_HUB_OFFLINE=0 {again}",
             )
         if status is not None:
@@ -166,7 +172,7 @@ class Hub:
             return ModelError(f"{self.repo} is not an id on the Hub", hint="ids look like owner/name")
         if _unreachable(error):
             return ModelError(
-                f"the prior {self.source.name} is not in the cache, and {constants.ENDPOINT} is out of reach",
+                f"the prior {self.source.name} {self._need}, and {constants.ENDPOINT} is out of reach",
                 hint=f"check the connection, then: {again}; or copy a folder here: --prior FOLDER",
             )
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -177,6 +183,12 @@ class Hub:
         if isinstance(error, OSError):
             return ModelError(f"the download of {self.repo} broke off: {error}", hint=f"again: {again}")
         raise error
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status that the Hub answered with, or None if it did not."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
 
 
 def _unreachable(error: Exception) -> bool:

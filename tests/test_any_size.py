@@ -1,0 +1,192 @@
+"""VP preconditioning, tiles, resizing: an exact answer stays exact, and seams do not show."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from diffbcp_cli.diffusion.mixed import MixedPrecision
+from diffbcp_cli.diffusion.natural import Natural, NaturalConfig
+from diffbcp_cli.diffusion.precondition import EDM
+from diffbcp_cli.diffusion.prior import GaussianPrior, NetworkPrior
+from diffbcp_cli.diffusion.tiles import Fitted, Tiled, cut, noise_gain, reflected
+from diffbcp_cli.diffusion.vp import VP
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Spy:
+    """A prior that gives its input back and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.network: nn.Module = nn.Identity()
+        self.calls: list[tuple[tuple[int, ...], list[float]]] = []
+
+    def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
+        self.calls.append((tuple(x.shape), torch.as_tensor(sigma).flatten().tolist()))
+        return x.clone()
+
+
+class GaussianEpsilon(nn.Module):
+    """The exact epsilon network for x0 ~ N(0, v): it gets x / sqrt(1 + sigma^2) and the time, not sigma."""
+
+    def __init__(self, var: float) -> None:
+        super().__init__()
+        self.var = var
+
+    def forward(self, x: Tensor, timesteps: Tensor) -> Tensor:
+        t = (timesteps / 999).double()
+        sigma_var = torch.expm1(19.9 / 2 * t**2 + 0.1 * t).reshape(-1, 1, 1, 1)
+        noisy = x.double() * (1 + sigma_var).sqrt()
+        epsilon = sigma_var.sqrt() / (self.var + sigma_var) * noisy
+        return torch.cat([epsilon, torch.full_like(epsilon, 99.0)], dim=1).float()  # and a variance
+
+
+def test_vp_turns_the_exact_epsilon_into_the_exact_posterior_mean():
+    x = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    sigma = torch.tensor([0.02, 0.3, 2.0, 50.0])
+    exact = GaussianPrior(torch.zeros(()), torch.tensor(0.25)).denoise(x, sigma)
+    assert torch.allclose(VP(GaussianEpsilon(0.25))(x, sigma), exact, atol=1e-5)
+
+
+def test_vp_time_and_sigma_are_inverses_down_to_tiny_levels():
+    vp = VP(nn.Identity())
+    sigma = torch.logspace(-6, 2, 50, dtype=torch.float64)
+    assert torch.allclose(vp.sigma(vp.time(sigma)), sigma, rtol=1e-9)
+    # the end of the schedule: prod(1 - beta) of 1000 linear steps
+    betas = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
+    last = ((1 - torch.exp(torch.log1p(-betas).sum())) / torch.exp(torch.log1p(-betas).sum())).sqrt()
+    assert vp.time(last) == pytest.approx(1.0, abs=0.005)
+
+
+@pytest.mark.parametrize("length", [16, 255, 256, 257, 300, 512, 700, 1000])
+def test_tiles_cover_every_pixel_with_weights_that_sum_to_one(length):
+    axis = cut(length, tile=256, overlap=64, multiple=32)
+    padded = axis.before + length + axis.after
+    total = torch.zeros(padded)
+    for start, weight in zip(axis.starts, axis.weights, strict=True):
+        assert start % 32 == 0
+        total[start : start + 256] += weight
+    assert torch.allclose(total, torch.ones(padded), atol=1e-6)
+    assert axis.starts[-1] + 256 == padded
+    assert all(b - a <= 192 for a, b in zip(axis.starts, axis.starts[1:], strict=False))
+
+
+def test_reflection_goes_over_and_over():
+    index = reflected(4, before=7, after=5, device=torch.device("cpu"))
+    assert index.tolist() == [1, 0, 1, 2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1, 2]
+    assert reflected(1, before=2, after=2, device=torch.device("cpu")).tolist() == [0] * 5
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 20, 30), (2, 1, 64, 64), (2, 3, 150, 65), (1, 3, 200, 40)])
+def test_tiles_give_back_what_they_were_given(shape):
+    spy = Spy()
+    x = torch.rand(shape)
+    out = Tiled(spy, size=64, overlap=16, multiple=8, batch=4).denoise(x, 0.5)
+    assert out.shape == x.shape
+    assert torch.allclose(out, x, atol=1e-6)
+    for (batch, _, height, width), sigma in spy.calls:
+        assert (height, width) == (64, 64)
+        assert sigma == [0.5] * batch
+
+
+def test_tiles_go_through_the_network_in_batches_with_their_own_noise_level():
+    spy = Spy()
+    Tiled(spy, size=64, overlap=16, multiple=8, batch=6).denoise(
+        torch.rand(2, 3, 64, 200), torch.tensor([0.1, 0.9])
+    )
+    assert [call[0][0] for call in spy.calls] == [6, 2]  # 4 tiles of 2 images, at most 6 at once
+    assert spy.calls[0][1] == pytest.approx([0.1, 0.9] * 3)
+
+
+def test_without_filling_a_small_image_is_left_as_it_is():
+    spy = Spy()
+    prior = Tiled(spy, size=64, overlap=16, multiple=8, batch=1, fill=False)
+    prior.denoise(torch.rand(1, 3, 40, 50), 0.5)
+    assert spy.calls.pop()[0] == (1, 3, 40, 50)
+    prior.denoise(torch.rand(1, 3, 20, 100), 0.5)
+    assert {call[0] for call in spy.calls} == {(1, 3, 24, 64)}
+
+
+def test_tiles_of_an_exact_prior_are_exact():
+    exact = GaussianPrior(torch.tensor(0.2), torch.tensor(0.25))
+    x = torch.randn(1, 3, 100, 130, generator=torch.Generator().manual_seed(1))
+    tiled = Tiled(exact, size=64, overlap=16, multiple=8)
+    assert torch.allclose(tiled.denoise(x, 0.7), exact.denoise(x, 0.7), atol=1e-6)
+
+
+def lively(config: NaturalConfig) -> Natural:
+    """A network that has not been trained, but does something: its zeros replaced by noise."""
+    torch.manual_seed(0)
+    network = Natural(config)
+    for p in network.parameters():
+        if not p.any():
+            nn.init.normal_(p, std=0.02)
+    return network
+
+
+def test_tiles_of_a_convolutional_network_agree_with_the_whole_and_show_no_seam():
+    network = lively(NaturalConfig(channels=(16, 32), blocks=(1, 1)))
+    whole = NetworkPrior(network, EDM(network), multiple=4)
+    x = torch.rand(1, 3, 160, 160, generator=torch.Generator().manual_seed(2)) * 2 - 1
+    reference = whole.denoise(x, 0.4)
+    tiled = Tiled(whole, size=96, overlap=48, multiple=4).denoise(x, 0.4)
+    assert (reference - x).abs().mean() > 0.05
+    error = ((tiled - reference) / 2).square()
+    assert -10 * math.log10(error.mean().item()) > 60
+    # a seam would make single columns or rows stand out
+    assert error.mean((0, 1, 2)).max() < 1e-6
+    assert error.mean((0, 1, 3)).max() < 1e-6
+
+
+def test_fit_resizes_to_the_networks_own_size_and_tells_it_the_noise_that_is_left():
+    spy = Spy()
+    prior = Fitted(spy, size=32)
+    smooth = torch.linspace(-0.5, 0.5, 96).expand(1, 3, 64, 96)
+    out = prior.denoise(smooth, 0.8)
+    assert out.shape == smooth.shape
+    assert torch.allclose(out[..., 8:-8], smooth[..., 8:-8], atol=0.01)
+    shape, sigma = spy.calls[0]
+    assert shape == (1, 3, 32, 32)
+    noise = torch.randn(1, 64, 64, 96, generator=torch.Generator().manual_seed(3)) * 0.8
+    prior.denoise(noise, 0.8)
+    small = nn.functional.interpolate(noise, (32, 32), mode="bicubic", antialias=True)
+    assert sigma[0] == pytest.approx(small.std().item(), rel=0.02)
+    prior.denoise(torch.rand(1, 3, 32, 32), 0.8)
+    assert spy.calls[-1][1] == pytest.approx([0.8])
+    assert noise_gain(32, 32) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_lower_precision_is_for_the_network_only():
+    class Layer(nn.Conv2d):
+        def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
+            out = super().forward(x)
+            seen.append(out.dtype)
+            return out
+
+    seen: list[torch.dtype] = []
+    layer = Layer(3, 3, 3, padding=1)
+    x, noise = torch.rand(1, 3, 16, 16), torch.ones(1)
+    exact = MixedPrecision(layer, dtype=torch.float32, channels_last=False)(x, noise)
+    lower = MixedPrecision(layer, dtype=torch.bfloat16, channels_last=True)(x, noise)
+    assert seen == [torch.float32, torch.bfloat16]
+    assert exact.dtype == lower.dtype == torch.float32
+    assert layer.weight.dtype == torch.float32
+    assert 0 < (exact - lower).abs().max() < 0.05
+
+
+def test_compile_wraps_the_call_and_leaves_the_network_bare(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda network: compiled.append(network) or network)
+    network = GaussianEpsilon(0.25)
+    MixedPrecision(network, dtype=torch.float32, channels_last=False, compile=True)
+    assert compiled == [network]
