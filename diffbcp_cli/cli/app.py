@@ -12,7 +12,9 @@ import typer
 
 from .. import __version__
 from ..errors import DiffbcpError
-from . import models, render
+from . import mask, models, render
+from .eval import evaluate
+from .restore import denoise, inpaint
 from .train import train
 
 app = typer.Typer(
@@ -39,8 +41,11 @@ def root(
     """Restore photographs: fill missing pixels, remove noise, and say how sure every pixel is."""
 
 
+app.command()(inpaint)
+app.command()(denoise)
 app.command()(train)
 app.command("eval")(evaluate)
+app.add_typer(mask.app, name="mask")
 app.add_typer(models.app, name="models")
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Table
 
 from ..errors import DiffbcpError
+
+if TYPE_CHECKING:
+    from ..sampler import Draw
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -42,3 +49,41 @@ def path(written: Path) -> None:
 def as_json(value: Any) -> None:
     """Print a result as JSON."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+class Progress:
+    """A bar around the draws of one photograph: iteration, inferred noise, active rank, time left."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, draws: Iterable[Draw], total: int) -> Iterator[Draw]:
+        """Yield the draws as they come, and show each."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("noise {task.fields[noise]}  rank {task.fields[rank]}"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+        )
+        with RichProgress(*columns, console=err) as bar:
+            task = bar.add_task(escape(self.name), total=total, noise="-", rank="-")
+            for draw in draws:
+                bar.update(task, advance=1, noise=f"{draw.noise_std / 2:.4f}", rank=str(draw.active_rank))
+                yield draw
+
+
+def summary(record: dict[str, Any]) -> None:
+    """Show a short table of one result."""
+    noise = record["noise"]
+    table = Table(show_header=False, box=None, pad_edge=False)
+    width, height, channels = record["size"]
+    table.add_row("size", f"{width} x {height}, {'grey' if channels == 1 else 'RGB'}, {record['depth']}")
+    table.add_row("filled", f"{100 * record['missing_share']:.1f} %")
+    table.add_row("noise", f"{noise['std']:.4f}  (90 %: {noise['lower']:.4f} to {noise['upper']:.4f})")
+    table.add_row("rank", f"{record['rank']['active']} active of {record['rank']['last']}")
+    table.add_row("mean uncertainty", f"{record['mean_std']:.4f}")
+    table.add_row("time", f"{record['seconds']:.1f} s, {record['iterations']} iterations")
+    if not record["finished"]:
+        table.add_row("[yellow]interrupted[/yellow]", f"{record['draws']} draws were saved")
+    err.print(table)

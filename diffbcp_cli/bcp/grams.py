@@ -1,0 +1,173 @@
+"""Masked Gram matrices: H_g = sum_k m_gk q_k q_k^T for every row g of a weight matrix at once.
+
+The weights have the form m = tau w o + coupling w: entry weights w and observed entries o are fixed, the
+two scalars change at every step. What is fixed is prepared once, in a `GramPlan`:
+
+- many rows have the same weights (nothing is missing): one Gram for each distinct row (`shared`);
+- few entries observed: gather them into padded batches and multiply (`gather`);
+- few entries missing: the Gram of all entries less that of the missing ones (`complement`);
+- in between: one matrix product with the pairwise products of the columns of q (`dense`).
+
+A Gram is symmetric; "packed" means its lower triangle, row by row, T = S (S + 1) / 2 numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Strategy = Literal["shared", "gather", "complement", "dense"]
+
+_GATHER_BELOW = 0.12  # share of entries to gather above which one dense product is faster (measured on CPUs)
+
+
+@dataclass(frozen=True)
+class GramPlan:
+    """How to form the Grams of the G rows of (w, o), both (G, K).
+
+    base, base_of:      (B, K) distinct rows of w, and which of them each row of `value` has.
+    value:              (G', K) w o, or w (1 - o) for `complement`; distinct rows only for `shared`.
+    value_of, ordered:  (G,) which row of `value` each row has, and the rows sorted by it; `shared` only.
+    index, root:        (G, n) gathered columns and the square root of their weights, zero on padding.
+    """
+
+    strategy: Strategy
+    base: Tensor
+    base_of: Tensor
+    value: Tensor
+    value_of: Tensor | None = None
+    ordered: Tensor | None = None
+    index: Tensor | None = None
+    root: Tensor | None = None
+
+
+def plan(weight: Tensor, observed: Tensor, strategy: Strategy | None = None) -> GramPlan:
+    """Prepare the Grams of the rows of weight, observed (G, K); choose the strategy by its cost."""
+    base, base_of = torch.unique(weight, dim=0, return_inverse=True)
+    value = weight * observed
+    distinct, distinct_of = torch.unique(torch.cat([value, weight], 1), dim=0, return_inverse=True)
+    if strategy is None:
+        strategy = _cheapest(value, weight, len(distinct))
+    if strategy == "shared":
+        distinct_base = torch.empty(len(distinct), dtype=torch.long, device=weight.device)
+        distinct_base[distinct_of] = base_of
+        rows = distinct[:, : weight.shape[1]].contiguous()
+        return GramPlan(strategy, base, distinct_base, rows, distinct_of, distinct_of.argsort(stable=True))
+    if strategy == "dense":
+        return GramPlan(strategy, base, base_of, value)
+    if strategy == "complement":
+        value = weight - value
+    index, root = _gather_index(value)
+    return GramPlan(strategy, base, base_of, value, index=index, root=root)
+
+
+def _cheapest(value: Tensor, weight: Tensor, distinct: int) -> Strategy:
+    if distinct * 4 <= len(weight):
+        return "shared"
+    kept = int((value != 0).sum(1).max())
+    missing = int((weight != value).sum(1).max())
+    if kept <= _GATHER_BELOW * weight.shape[1]:
+        return "gather"
+    return "complement" if missing <= _GATHER_BELOW * weight.shape[1] else "dense"
+
+
+def _gather_index(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns with weight in each row, padded to the longest row, and the square root of the weights."""
+    used = value != 0
+    longest = max(1, int(used.sum(1).max()))
+    index = used.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :longest].contiguous()
+    return index, value.gather(1, index).sqrt()
+
+
+@dataclass(frozen=True)
+class Grams:
+    """The Grams of a plan at the current tau and coupling; at most `budget` bytes of them at a time."""
+
+    plan: GramPlan
+    tau: float
+    coupling: float
+    budget: int
+
+    def packed(self, q: Tensor) -> Tensor:
+        """H_g = sum_k (tau w o + coupling w)_gk q_k q_k^T for all rows, packed, q (K, S) -> (G, T)."""
+        parts = [self._part(q, part, self._common(q), packed=True) for part in self._parts(q)]
+        values = torch.cat(parts) if len(parts) > 1 else parts[0]
+        return values if self.plan.value_of is None else values[self.plan.value_of]
+
+    def batches(self, q: Tensor) -> Iterator[tuple[Tensor | slice, Tensor, Tensor | None]]:
+        """The same, a batch at a time: rows (n,), Grams (n', S, S), which Gram each row has (None: n' = n)."""
+        plan, common = self.plan, self._common(q)
+        for part in self._parts(q):
+            gram = self._part(q, part, common, packed=False)
+            if plan.value_of is None or plan.ordered is None:
+                yield part, gram, None
+            else:
+                pattern = plan.value_of[plan.ordered]
+                rows = plan.ordered[(pattern >= part.start) & (pattern < part.stop)]
+                yield rows, gram, plan.value_of[rows] - part.start
+
+    def _parts(self, q: Tensor) -> Iterator[slice]:
+        size, rows = q.shape[1], len(self.plan.value)
+        gathered = self.plan.index.shape[1] if self.plan.index is not None else 0
+        step = max(1, self.budget // (q.element_size() * size * (2 * size + gathered)))
+        return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+    def _common(self, q: Tensor) -> Tensor | None:
+        """Packed Grams of plan.base, where they are needed."""
+        needed = self.plan.index is not None and (self.coupling or self.plan.strategy == "complement")
+        return dense(self.plan.base, q, self.budget) if needed else None
+
+    def _part(self, q: Tensor, part: slice, common: Tensor | None, *, packed: bool) -> Tensor:
+        plan, size = self.plan, q.shape[1]
+        if plan.index is None or plan.root is None:
+            weights = self.tau * plan.value[part]
+            if self.coupling:
+                weights = weights + self.coupling * plan.base[plan.base_of[part]]
+            gram = dense(weights, q, self.budget)
+            return gram if packed else unpack(gram, size)
+        picked = q[plan.index[part]] * plan.root[part].unsqueeze(-1)  # (n, longest, S)
+        gram = torch.bmm(picked.mT, picked)
+        if packed:
+            gram = pack(gram)
+        gram.mul_(self.tau if plan.strategy == "gather" else -self.tau)
+        if common is None:
+            return gram
+        scale = self.coupling + (self.tau if plan.strategy == "complement" else 0.0)
+        shared = scale * common
+        return gram + (shared if packed else unpack(shared, size))[plan.base_of[part]]
+
+
+def dense(weights: Tensor, q: Tensor, budget: int) -> Tensor:
+    """sum_k weights_gk q_k q_k^T, packed: weights (G, K), q (K, S) -> (G, T), one matrix product."""
+    low, high = torch.tril_indices(q.shape[1], q.shape[1], device=q.device)
+    columns = q.T.contiguous()
+    step = max(1, budget // (q.element_size() * len(low)))
+    total = weights.new_zeros(len(weights), len(low))
+    for start in range(0, len(q), step):
+        some = columns[:, start : start + step]
+        total.addmm_(weights[:, start : start + step], (some[low] * some[high]).T)
+    return total
+
+
+def pack(gram: Tensor) -> Tensor:
+    """Lower triangles, (n, S, S) -> (n, T)."""
+    low, high = torch.tril_indices(gram.shape[-1], gram.shape[-1], device=gram.device)
+    return gram[:, low, high]
+
+
+def unpack(packed: Tensor, size: int) -> Tensor:
+    """Symmetric matrices from their lower triangles, (n, T) -> (n, S, S)."""
+    low, high = torch.tril_indices(size, size, device=packed.device)
+    where = torch.empty(size, size, dtype=torch.long, device=packed.device)
+    where[low, high] = where[high, low] = torch.arange(len(low), device=packed.device)
+    return packed.index_select(1, where.flatten()).unflatten(1, (size, size))
+
+
+def packed_squares(rows: Tensor) -> Tensor:
+    """Packed outer products k k^T of the rows k, (n, S) -> (n, T)."""
+    low, high = torch.tril_indices(rows.shape[1], rows.shape[1], device=rows.device)
+    return rows[:, low] * rows[:, high]

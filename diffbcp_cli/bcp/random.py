@@ -1,0 +1,71 @@
+"""All random draws. Each takes its `torch.Generator`; nothing here reads a global seed.
+
+Normals and uniforms come from the generator's own device. The few scalar draws (gamma, beta,
+categorical) are turned into float64 on the CPU, because not every device has float64.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+_PROPOSALS = 16  # Marsaglia-Tsang accepts with probability > 0.95: all 16 fail about once in 1e20
+
+
+def generator(seed: int, device: torch.device | str = "cpu") -> Generator:
+    """Return a new generator on `device`, seeded."""
+    return Generator(device=device).manual_seed(seed)
+
+
+def normal(shape: tuple[int, ...], *, rng: Generator, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Draw standard normals of `shape` on the generator's device."""
+    return torch.randn(shape, generator=rng, device=rng.device, dtype=dtype)
+
+
+def permutation(n: int, *, rng: Generator) -> Tensor:
+    """Draw a random order of 0 .. n-1, on the generator's device."""
+    return torch.randperm(n, generator=rng, device=rng.device)
+
+
+def _normal64(shape: tuple[int, ...], rng: Generator) -> Tensor:
+    return normal(shape, rng=rng).cpu().double()
+
+
+def uniform(shape: tuple[int, ...], *, rng: Generator) -> Tensor:
+    """Draw uniforms in the open interval (0, 1), float64 on the CPU."""
+    u = torch.rand(shape, generator=rng, device=rng.device, dtype=torch.float32).cpu().double()
+    return u + 2.0**-25  # float32 uniforms are multiples of 2^-24: step off zero
+
+
+def gamma(shape: Tensor, *, rng: Generator) -> Tensor:
+    """Draw Gamma(shape, rate 1), elementwise, float64 on the CPU.
+
+    Marsaglia and Tsang's squeeze: d = a - 1/3, v = (1 + n / sqrt(9 d))^3, keep d v when
+    log u < n^2/2 + d - d v + d log v. Shapes below 1 use Gamma(a) = Gamma(a + 1) U^(1/a).
+    """
+    a = shape.detach().cpu().double()
+    small = a < 1
+    d = torch.where(small, a + 1, a) - 1 / 3
+    size = (_PROPOSALS, *a.shape)
+    n, u = _normal64(size, rng), uniform(size, rng=rng)
+    v = (1 + n / (9 * d).sqrt()) ** 3
+    ok = (v > 0) & (u.log() < 0.5 * n * n + d - d * v + d * v.clamp_min(1e-300).log())
+    first = ok.to(torch.int8).argmax(0, keepdim=True)  # the first accepted proposal
+    draw = (d * v).gather(0, first).squeeze(0)
+    boost = uniform(tuple(a.shape), rng=rng).log() / a
+    return torch.where(small, (draw.log() + boost).exp(), draw)
+
+
+def beta(a: Tensor, b: Tensor, *, rng: Generator) -> Tensor:
+    """Draw Beta(a, b), elementwise, float64 on the CPU."""
+    x, y = gamma(a, rng=rng), gamma(b, rng=rng)
+    return x / (x + y)
+
+
+def categorical(log_weight: Tensor, *, rng: Generator) -> Tensor:
+    """Draw one index per row with probability proportional to exp(log_weight), (n, k) -> (n,).
+
+    Gumbel's trick: argmax(log w - log(-log u)).
+    """
+    u = uniform(tuple(log_weight.shape), rng=rng)
+    return (log_weight.cpu().double() - (-u.log()).log()).argmax(-1)

@@ -1,0 +1,128 @@
+"""What the chain carries, what it conditions on, and what it assumes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Generator, Tensor
+
+from . import random
+from .grams import GramPlan, plan
+from .tensorize import Tensorization, entry_weight, fold_average
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Constants of the prior (section 2 of the model)."""
+
+    tau_shape: float = 1e-3
+    tau_rate: float = 1e-3
+    slab_shape: float = 2.0  # theta_r ~ InvGamma(slab_shape, slab_rate) in the slab
+    slab_rate: float = 2.0
+    spike_var: float = 1e-3  # theta_r in the spike, a variance
+    stick: float = 5.0  # nu_l ~ Beta(1, stick)
+
+
+@dataclass(frozen=True)
+class State:
+    """One draw of everything but the image: X = sum_r weights_r a1_r o ... o aN_r.
+
+    left, right:      factors of the two groups of modes, (I_n, R) each.
+    weights:          (R,) lambda.
+    shrinkage:        (R,) theta, the variance of each weight, float64 on the CPU like what follows.
+    allocation:       (R,) zeta, counted from 1: component r is in the slab when zeta_r > r.
+    sticks:           (R,) nu.
+    noise_precision:  tau.
+    """
+
+    left: tuple[Tensor, ...]
+    right: tuple[Tensor, ...]
+    weights: Tensor
+    shrinkage: Tensor
+    allocation: Tensor
+    sticks: Tensor
+    noise_precision: float
+
+    @property
+    def rank(self) -> int:
+        """How many components the state carries."""
+        return len(self.weights)
+
+    @property
+    def in_slab(self) -> Tensor:
+        """(R,) which components the prior calls active."""
+        return self.allocation > torch.arange(1, self.rank + 1)
+
+    def select(self, keep: Tensor) -> State:
+        """Keep some components, in order; their labels are renumbered against the new length."""
+        left = tuple(f[:, keep.to(f.device)] for f in self.left)
+        right = tuple(f[:, keep.to(f.device)] for f in self.right)
+        kept = keep.nonzero().flatten() if keep.dtype == torch.bool else keep
+        position = torch.arange(1, len(kept) + 1)
+        slab = self.in_slab[kept]
+        return replace(
+            self,
+            left=left,
+            right=right,
+            weights=self.weights[keep.to(self.weights.device)],
+            shrinkage=self.shrinkage[kept],
+            allocation=torch.where(slab, torch.full_like(position, len(kept) + 1), position),
+            sticks=self.sticks[kept],
+        )
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The photograph as tensor entries, all (U, V), with the prepared Grams of both groups."""
+
+    shape: Tensorization
+    values: Tensor
+    observed: Tensor
+    weight: Tensor
+    left_plan: GramPlan
+    right_plan: GramPlan
+    count: float  # sum of w over observed entries
+
+
+def observe(image: Tensor, mask: Tensor, shape: Tensorization, *, once: bool = True) -> Observation:
+    """Tensorize an image (C, H, W) on [-1, 1] with its mask (C, H, W), True = observed."""
+    size = (image.shape[0], image.shape[1], image.shape[2])
+    weight = entry_weight(shape, size, once=once, device=image.device)
+    observed = shape.unfold(mask.to(image.dtype)) * (weight > 0)
+    values = shape.unfold(torch.where(mask, image, torch.zeros_like(image)))
+    return Observation(
+        shape=shape,
+        values=values,
+        observed=observed,
+        weight=weight,
+        left_plan=plan(weight, observed),
+        right_plan=plan(weight.T.contiguous(), observed.T.contiguous()),
+        count=float((weight * observed).sum(dtype=torch.float64)),
+    )
+
+
+def image_of(entries: Tensor, observation: Observation) -> Tensor:
+    """Fold entries (U, V) back to an image (C, H, W)."""
+    return fold_average(observation.shape, entries, observation.weight)
+
+
+def initial(observation: Observation, rank: int, hyper: Hyper, *, rng: Generator) -> State:
+    """Start the chain: small random factors, all components in the slab, the noise of a rough guess."""
+    shape = observation.shape
+    device = observation.values.device
+    modes = len(shape.left) + len(shape.right)
+    scale = rank ** (-0.5 / modes)  # X starts with the variance of about one component
+
+    def factor(size: int) -> Tensor:
+        return random.normal((size, rank), rng=rng) * scale
+
+    return State(
+        left=tuple(factor(size) for size in shape.left),
+        right=tuple(factor(size) for size in shape.right),
+        weights=torch.ones(rank, device=device),
+        shrinkage=torch.ones(rank, dtype=torch.float64),
+        allocation=torch.full((rank,), rank + 1, dtype=torch.long),
+        sticks=torch.full((rank,), 1 / (1 + hyper.stick), dtype=torch.float64),
+        noise_precision=10.0,
+    )

@@ -1,0 +1,160 @@
+"""One Gibbs sweep over the tensor model.
+
+The R components are dealt at random into blocks. A block's factors and weights are drawn given the rest of
+the reconstruction, which enters as a residual: E = w (tau o (y - X_rest) + coupling (z - X_rest)). Any way of
+dealing leaves the joint density invariant; one block of all R is the paper's update, smaller blocks cost
+R / S times less for the Grams and more still for the Cholesky factors. Each block takes two masked Grams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Generator, Tensor
+
+from . import conditionals, random
+from .algebra import contract, khatri_rao
+from .grams import Grams, packed_squares, unpack
+from .state import Hyper, Observation, State
+
+MEMORY_BUDGET = 256 * 2**20  # bytes that one batch of Gram matrices may take
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """The pull of the prior's image: precision = rho^-2 and entries = Z (U, V)."""
+
+    precision: float
+    entries: Tensor
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a sweep says about itself."""
+
+    square: float  # sum of w (y - x)^2 over observed entries
+    entries: Tensor  # (U, V) X after the sweep
+
+
+def reconstruct(state: State) -> Tensor:
+    """X as a matrix (U, V)."""
+    return (khatri_rao(state.left) * state.weights) @ khatri_rao(state.right).T
+
+
+def sweep(
+    state: State,
+    observation: Observation,
+    hyper: Hyper,
+    *,
+    coupling: Coupling | None = None,
+    block: int = 50,
+    budget: int = MEMORY_BUDGET,
+    rng: Generator,
+) -> tuple[State, Info]:
+    """Draw every part of the tensor model once. Inputs are left alone."""
+    state, entries = draw_components(state, observation, coupling, block=block, budget=budget, rng=rng)
+    residual = (observation.values - entries) * observation.observed
+    square = float((observation.weight * residual.square()).sum(dtype=torch.float64))
+    tau = conditionals.draw_noise_precision(square, observation.count, hyper, rng=rng)
+    state = draw_rank_prior(replace(state, noise_precision=tau), hyper, rng=rng)
+    return state, Info(square, entries)
+
+
+def draw_rank_prior(state: State, hyper: Hyper, *, rng: Generator) -> State:
+    """Draw the labels zeta, the sticks nu and the variances theta given the weights."""
+    weights = state.weights.cpu().double()
+    allocation = conditionals.draw_allocation(weights, state.sticks, hyper, rng=rng)
+    sticks = conditionals.draw_sticks(allocation, hyper, rng=rng)
+    state = replace(state, allocation=allocation, sticks=sticks)
+    return replace(state, shrinkage=conditionals.draw_shrinkage(weights, state.in_slab, hyper, rng=rng))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The components being drawn: factors (I_n, S) and weights (S,)."""
+
+    left: list[Tensor]
+    right: list[Tensor]
+    weights: Tensor
+
+    def entries(self) -> Tensor:
+        return (khatri_rao(self.left) * self.weights) @ khatri_rao(self.right).T
+
+
+def draw_components(
+    state: State, observation: Observation, coupling: Coupling | None, *, block: int, budget: int, rng: Generator
+) -> tuple[State, Tensor]:
+    """Draw factors and weights block by block; return the new state and X (U, V)."""
+    tau = state.noise_precision
+    precision = tau * observation.observed  # m / w
+    pull = precision * observation.values
+    if coupling is not None:
+        precision = precision + coupling.precision
+        pull = pull + coupling.precision * coupling.entries
+    extra = coupling.precision if coupling is not None else 0.0
+    grams = (
+        Grams(observation.left_plan, tau, extra, budget),
+        Grams(observation.right_plan, tau, extra, budget),
+    )
+    left, right, weights = [f.clone() for f in state.left], [f.clone() for f in state.right], state.weights.clone()
+    entries = reconstruct(state)
+    for members in _deal(state.rank, block, rng):
+        part = _Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
+        rest = entries - part.entries()
+        error = observation.weight * (pull - precision * rest)  # E, (U, V)
+        part = _draw_block(part, error, grams, state.shrinkage[members.cpu()], rng)
+        for factor, new in zip([*left, *right], [*part.left, *part.right], strict=True):
+            factor[:, members] = new
+        weights[members] = part.weights
+        entries = rest + part.entries()
+    return replace(state, left=tuple(left), right=tuple(right), weights=weights), entries
+
+
+def _deal(rank: int, block: int, rng: Generator) -> Sequence[Tensor]:
+    """Deal components at random into blocks of nearly equal size."""
+    return random.permutation(rank, rng=rng).tensor_split(max(1, round(rank / block)))
+
+
+def _draw_block(
+    part: _Block, error: Tensor, grams: tuple[Grams, Grams], shrinkage: Tensor, rng: Generator
+) -> _Block:
+    """Draw the right factors, then the left ones, then the weights of one block; error is E (U, V)."""
+    k = khatri_rao(part.left)
+    right = _draw_group(part.right, part.weights, error.T @ k, k, grams[1], "right", rng)[0]
+    q = khatri_rao(right)
+    pulled = error @ q
+    left, packed = _draw_group(part.left, part.weights, pulled, q, grams[0], "left", rng)
+    gram = unpack(contract(packed, [packed_squares(f) for f in left], None), q.shape[1])[0]
+    weights = conditionals.draw_weights(gram, contract(pulled, left, None)[0], shrinkage, rng=rng)
+    return _Block(left, right, weights.to(part.weights))
+
+
+def _draw_group(
+    factors: list[Tensor], weights: Tensor, pulled: Tensor, q: Tensor, grams: Grams, side: str, rng: Generator
+) -> tuple[list[Tensor], Tensor]:
+    """Draw the factors of a group one after the other, given the other group's rows q (K, S).
+
+    pulled = E q is (G, S) for the group's G rows. Returns the factors and the packed Grams (G, T).
+    """
+    if len(factors) == 1:
+        return [_draw_only(weights, pulled, q, grams, side, rng)], torch.empty(0)
+    factors, packed, size = list(factors), grams.packed(q), len(weights)
+    scale = packed_squares(weights[None])
+    for mode in range(len(factors)):
+        gram = unpack(contract(packed, [packed_squares(f) for f in factors], mode) * scale, size)
+        linear = contract(pulled, factors, mode) * weights
+        noise = random.normal(tuple(linear.shape), rng=rng)
+        factors[mode] = conditionals.draw_rows(gram, linear, noise, what=f"mode {mode} of the {side} group")
+    return factors, packed
+
+
+def _draw_only(weights: Tensor, pulled: Tensor, q: Tensor, grams: Grams, side: str, rng: Generator) -> Tensor:
+    """Draw the only factor of a group, a batch of rows at a time."""
+    linear = pulled * weights
+    noise = random.normal(tuple(linear.shape), rng=rng)
+    drawn = torch.empty_like(linear)
+    for rows, gram, which in grams.batches(q * weights):
+        drawn[rows] = conditionals.draw_rows(gram, linear[rows], noise[rows], which, what=f"the {side} factor")
+    return drawn

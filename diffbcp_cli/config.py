@@ -1,0 +1,146 @@
+"""Every option of a run, checked once, in one frozen place; TOML in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from .errors import UsageError
+
+Weights = Literal["once", "replicated"]
+Tensorize = Literal["auto", "patch", "reshape"]
+Observed = Literal["posterior", "keep"]
+Extra = Literal["mean", "std", "samples", "interval", "prior", "panel", "trace"]
+
+EXTRAS: tuple[str, ...] = get_args(Extra)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Options of `inpaint` and `denoise`; the names are those of the command line."""
+
+    prior: str = "natural"
+    iterations: int = 100
+    burn_in: int = 40
+    thin: int = 3
+    rank: int = 200
+    block: int = 50
+    adapt_rank: bool = True
+    adapt_floor: float = 0.05
+    tensorize: Tensorize = "auto"
+    patch_size: int = 16
+    stride: int = 8
+    patch_weights: Weights = "replicated"
+    coupling: float = 100.0
+    rho_min: float = 0.3
+    rho_max: float = 10.0
+    solver: Literal["second-order", "ancestral", "paper"] = "second-order"
+    calls: int = 4
+    sigma: float | None = None
+    seed: int = 0
+    chains: int = 1
+    device: str = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    observed: Observed = "posterior"
+    save: tuple[str, ...] = ("mean", "std")
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def kept(self) -> list[int]:
+        """Steps whose draws enter the result: every `thin`-th after burn-in."""
+        return list(range(self.burn_in, self.iterations, self.thin))
+
+
+def _check(cfg: RunConfig) -> None:
+    for name in ("iterations", "thin", "rank", "block", "calls", "chains"):
+        if getattr(cfg, name) < 1:
+            raise UsageError(f"--{name} must be at least 1, not {getattr(cfg, name)}")
+    if cfg.burn_in < 0:
+        raise UsageError(f"--burn-in must not be negative, it is {cfg.burn_in}")
+    if cfg.burn_in >= cfg.iterations:
+        raise UsageError(
+            f"--burn-in {cfg.burn_in} leaves no draw of --iterations {cfg.iterations}",
+            hint=f"--burn-in {cfg.iterations * 2 // 5}, or more iterations",
+        )
+    if cfg.patch_size < 2 or not 1 <= cfg.stride <= cfg.patch_size:
+        raise UsageError(
+            f"--stride {cfg.stride} must lie between 1 and --patch-size {cfg.patch_size}, which must be at least 2"
+        )
+    if not (_positive(cfg.coupling) and _positive(cfg.rho_min) and cfg.rho_min <= cfg.rho_max < math.inf):
+        raise UsageError("--coupling and --rho-min must be positive, and --rho-max at least --rho-min")
+    if cfg.sigma is not None and not (_positive(cfg.sigma) and cfg.sigma <= 1):
+        raise UsageError(f"--sigma is a noise level on the [0, 1] scale, it cannot be {cfg.sigma}")
+    _check_choices(cfg)
+
+
+def _positive(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+def _check_choices(cfg: RunConfig) -> None:
+    choices: dict[str, tuple[str, ...]] = {
+        "tensorize": get_args(Tensorize),
+        "patch_weights": get_args(Weights),
+        "observed": get_args(Observed),
+        "precision": ("auto", "fp32", "bf16", "fp16"),
+        "solver": ("second-order", "ancestral", "paper"),
+    }
+    for name, allowed in choices.items():
+        if getattr(cfg, name) not in allowed:
+            raise UsageError(f"--{name.replace('_', '-')} must be one of {', '.join(allowed)}")
+    for extra in cfg.save:
+        if extra not in EXTRAS:
+            raise UsageError(f"--save does not know {extra!r}", hint=f"a list of {', '.join(EXTRAS)}")
+
+
+def from_mapping(values: dict[str, Any], base: RunConfig | None = None) -> RunConfig:
+    """Make a configuration from option names and values; an unknown name is an error with a suggestion."""
+    fields = {field.name for field in dataclasses.fields(RunConfig)}
+    clean: dict[str, Any] = {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
+            hint = f"did you mean {near[0].replace('_', '-')}?" if near else None
+            raise UsageError(f"unknown option {key!r} in the configuration", hint=hint)
+        clean[name] = tuple(value) if isinstance(value, list) else value
+    try:
+        return dataclasses.replace(base or RunConfig(), **clean)
+    except TypeError as error:
+        raise UsageError(f"a configuration value has the wrong type ({error})") from error
+
+
+def read_toml(path: Path, base: RunConfig | None = None) -> RunConfig:
+    """Read options from a TOML file."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"cannot read the configuration {path}: {error}") from error
+    return from_mapping(values, base)
+
+
+def to_mapping(cfg: RunConfig) -> dict[str, Any]:
+    """Options by name, plain values, as stored in a result's JSON."""
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(cfg).items()}
+
+
+def to_toml(cfg: RunConfig) -> str:
+    """Write options as TOML; an unset option is left out."""
+    lines = [f"{name.replace('_', '-')} = {_toml(v)}" for name, v in to_mapping(cfg).items() if v is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value)
