@@ -73,7 +73,7 @@ def make(
     ] = None,
     missing: Annotated[float | None, typer.Option(help="The share to lose, between 0 and 1.")] = None,
     per: Annotated[
-        Per | None, typer.Option(help="uniform: lose channels one by one, or whole pixels. [entry]")
+        Per | None, typer.Option(help="uniform: lose channels one by one, or whole pixels (default: entry)")
     ] = None,
     like: Annotated[Path | None, typer.Option(help="Take size and channels from this photograph.")] = None,
     size: Annotated[str | None, typer.Option(metavar="WxH", help="The size, for an RGB photograph.")] = None,
@@ -93,10 +93,10 @@ def make(
     _one_of(("--like", like), ("--size", size))
     import numpy as np
 
-    from ..io import files, images, mask_kinds, masks
+    from ..io import images, mask_kinds, masks
 
     shape = images.read_photo(like).pixels.shape if like is not None else (*_parse_size(str(size)), 3)
-    files.ensure_writable(out.parent)
+    _prepare(out, like)
     rng = np.random.Generator(np.random.PCG64(seed))
     if recipe is not None:
         observed = mask_kinds.recipe(recipe.value, shape, rng=rng)
@@ -135,14 +135,13 @@ def apply(
         raise UsageError("there is no damage to do", hint="give --mask mask.png, --noise 0.025, or both")
     import numpy as np
 
-    from ..io import damage, files, images, masks
+    from ..io import damage, images, masks
 
     source = _read(photo, quiet=quiet)
     suffix = images.check_suffix(out)
     if fill == "nan" and suffix not in (".tif", ".tiff", ".npy"):
         raise UsageError(f"{suffix} cannot hold NaN", hint="write to a .tiff or .npy file")
-    _keep_source(photo, out)
-    files.ensure_writable(out.parent)
+    _prepare(out, photo, mask)
     if mask is None:
         observed: Bools = np.ones(source.pixels.shape, bool)
     else:
@@ -173,7 +172,7 @@ def from_photo(
     _one_of(("--alpha", alpha or None), ("--nan", nan or None), ("--color", color))
     if tolerance and color is None:
         raise UsageError("--tolerance is for --color only", hint="leave it out")
-    from ..io import damage, files, masks
+    from ..io import damage, masks
 
     source = _read(photo, quiet=quiet)
     if alpha:
@@ -192,7 +191,7 @@ def from_photo(
             "allow for a difference: --tolerance 10" if color is not None else "look at it: diffbcp mask show"
         )
         raise MaskError(f"{count} pixel of {source.name} is {what}", hint=hint)
-    files.ensure_writable(out.parent)
+    _prepare(out, photo)
     masks.write_mask(out, observed)
     _report(out, observed, {}, json=json, quiet=quiet)
 
@@ -212,8 +211,7 @@ def show(
     from ..io import files, masks, pictures
 
     source = _read(photo, quiet=quiet)
-    _keep_source(photo, out)
-    files.ensure_writable(out.parent)
+    _prepare(out, photo, mask)
     observed = masks.read_mask(mask, source, polarity=polarity.value)
     doubt = masks.looks_inverted(observed, source)
     if doubt:
@@ -235,7 +233,7 @@ def _read(path: Path, *, quiet: bool) -> Photo:
 def _report(out: Path, observed: Bools, facts: dict[str, Any], *, json: bool, quiet: bool) -> None:
     from ..io import masks
 
-    if not quiet:
+    if not quiet and not observed.all():
         render.note(f"mask: {masks.describe(observed)}")
     if json:
         height, width, channels = observed.shape
@@ -267,6 +265,11 @@ def _parse_size(text: str) -> tuple[int, int]:
     return height, width
 
 
-def _keep_source(photo: Path, out: Path) -> None:
-    if out.exists() and out.samefile(photo):
-        raise UsageError(f"{out} is the photograph itself", hint="name another file with -o")
+def _prepare(out: Path, *sources: Path | str | None) -> None:
+    """See that `out` can be written and is none of the files that it is made from."""
+    from ..io import files
+
+    for source in sources:
+        if source is not None and out.exists() and Path(source).exists() and out.samefile(source):
+            raise UsageError(f"{out} would be written over itself", hint="name another file with -o")
+    files.ensure_writable(out.parent)

@@ -141,7 +141,7 @@ def looks_inverted(observed: Bools, photo: Photo) -> str | None:
     )
     if reason is None:
         return None
-    return f"the mask looks inverted: {reason} (--mask-polarity white-keeps swaps the two)"
+    return f"the mask looks inverted: {reason} (--mask-polarity says what white means)"
 
 
 def _read_image(path: Path, polarity: Polarity) -> Bools:

@@ -1,0 +1,115 @@
+"""Pictures for people: the right size, the right colours, and sane for any photograph."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from diffbcp_cli.io import pictures
+
+
+def opened(png: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(png)) as image:
+        assert image.format == "PNG"
+        return np.asarray(image.convert("RGB"))
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).random(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(31, 17, 1), (31, 17), (60, 90, 3), (16, 300, 3), (700, 520, 3)])
+def test_heat_map_has_a_pixel_or_more_for_each_and_a_bar(shape: tuple[int, ...]) -> None:
+    picture = opened(pictures.heat_map(0.1 * random(*shape)))
+    height, width = picture.shape[:2]
+    assert height > shape[0]
+    assert width > shape[1] + 80
+    assert max(height, width) < 1200
+    assert (picture[0, 0] == 255).all()
+
+
+def test_heat_map_colours_follow_the_values() -> None:
+    std = np.zeros((60, 60, 3), np.float32)
+    std[:, 30:] = 0.2
+    picture = opened(pictures.heat_map(std)).astype(int)
+    middle = picture.shape[0] // 2
+    assert picture[middle, 100].sum() < 60  # nothing known to be wrong: black
+    assert picture[middle, 400].sum() > 500  # the top of the scale
+
+
+def test_heat_map_takes_the_rms_over_channels() -> None:
+    std = np.zeros((20, 20, 3), np.float32)
+    std[..., 0] = np.sqrt(3.0) * 0.1
+    grey = np.full((20, 20), 0.1, np.float32)
+    assert pictures.heat_map(std, top=0.2) == pictures.heat_map(grey, top=0.2)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-9, 0.5])
+def test_constant_uncertainty_is_drawn(value: float) -> None:
+    assert opened(pictures.heat_map(np.full((20, 30, 3), value))).size
+
+
+@pytest.mark.parametrize("shape", [(31, 17, 1), (40, 60, 3), (16, 200, 3)])
+def test_panel_holds_three_pictures(shape: tuple[int, ...]) -> None:
+    before, after, std = random(*shape), random(*shape), 0.1 * random(*shape)
+    picture = opened(pictures.panel(before, random(*shape) < 0.5, after, std))
+    height, width = picture.shape[:2]
+    assert width > 3 * (height - 60) * shape[1] / shape[0]
+
+
+def test_large_pictures_are_capped() -> None:
+    big = np.broadcast_to(np.float32(0.1), (1000, 5000, 3))
+    assert opened(pictures.panel(big, big > 0, big, big)).shape[1] < 3200
+    assert opened(pictures.overlay(big[:20], big[:20] > 0)).shape[:2] == (16, 4096)
+
+
+def test_missing_pixels_are_neutral() -> None:
+    pixels = np.zeros((16, 16, 3), np.float32)
+    observed = np.ones((16, 16, 3), bool)
+    observed[0] = False
+    shown = pictures.masked(pixels, observed)
+    assert (shown[0] == np.float32(pictures.UNKNOWN)).all()
+    assert (shown[1:] == 0).all()
+    observed[1, :, 0] = False  # one channel: known channels keep their tint
+    assert (pictures.masked(pixels, observed)[1] == np.float32([0.5, 0, 0])).all()
+    grey = pictures.masked(pixels[..., :1], observed[..., 1:2])
+    assert grey.shape == (16, 16, 3)
+
+
+def test_nan_does_not_spoil_a_picture() -> None:
+    pixels = random(20, 20, 3)
+    pixels[:3] = np.nan
+    observed = np.isfinite(pixels)
+    assert opened(pictures.panel(pixels, observed, random(20, 20, 3), 0.1 * random(20, 20, 3))).size
+    assert opened(pictures.overlay(pixels, observed)).size
+
+
+def test_overlay_tints_what_will_be_filled() -> None:
+    pixels = np.full((480, 480, 1), 0.5, np.float32)
+    observed = np.ones((480, 480, 1), bool)
+    observed[:, :240] = False
+    picture = opened(pictures.overlay(pixels, observed)).astype(int)
+    assert picture.shape == (480, 480, 3)
+    assert (picture[:, 240:] == 128).all()
+    red, green, _ = picture[0, 0]
+    assert red - green > 80
+
+
+@pytest.mark.parametrize("length", [1, 2, 100])
+@pytest.mark.parametrize("burn_in", [0, 1, 40])
+def test_trace_plot_of_any_length(length: int, burn_in: int) -> None:
+    series: Any = random(length)
+    assert opened(pictures.trace_plot(series, np.arange(length), series, burn_in=burn_in)).shape == (
+        720,
+        900,
+        3,
+    )
+
+
+def test_pictures_are_deterministic() -> None:
+    std = 0.1 * random(20, 30, 3)
+    assert pictures.heat_map(std) == pictures.heat_map(std)
