@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -198,17 +199,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
     again = "the file may be truncated; diffbcp models verify says more"
     try:
-        state = (
-            load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-        )
+        if path.suffix == ".safetensors":
+            state = load_file(path)
+        else:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Detected pickle protocol")
+                state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         wants = re.search(r"GLOBAL (\S+)", str(error))
-        if wants is None:
-            raise ModelError(
-                f"{path.name} is not a file of weights: {_first_line(error)}", hint=again
-            ) from error
+        what = f"wants to run code ({wants[1]})" if wants else "might run code"
         raise ModelError(
-            f"{path.name} was refused: it is a pickle that wants to run code ({wants[1]}), not just weights",
+            f"{path.name} was refused: it is a pickle that {what}, not just weights",
             hint="do not open it elsewhere either; ask its author for model.safetensors",
         ) from error
     except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
