@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Generator, Tensor
@@ -30,6 +30,7 @@ from torch import Generator, Tensor
 from .diffusion.natural import Natural, NaturalConfig
 from .diffusion.precondition import EDM
 from .errors import InputError, UsageError
+from .io.images import read_photo
 
 Pixels = NDArray[np.uint8]
 
@@ -155,23 +156,11 @@ def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None =
     for path in sorted(path for path in found if without is None or without not in path.parents):
         name = path.relative_to(folder).as_posix()
         try:
-            with Image.open(path) as image:
-                photo = np.asarray(image.convert("RGB"), dtype=np.uint8)
-        except (
-            OSError,
-            UnidentifiedImageError,
-            Image.DecompressionBombError,
-            ValueError,
-            SyntaxError,
-        ) as error:
-            skipped[name] = f"cannot be read: {error}"
-            continue
-        if min(photo.shape[:2]) < settings.crop:
-            skipped[name] = f"{photo.shape[1]}x{photo.shape[0]} is smaller than a crop of {settings.crop}"
-            continue
-        pixels[name] = photo
+            pixels[name] = _read(path, at_least=settings.crop)
+        except InputError as error:
+            skipped[name] = error.message
     if not pixels:
-        reason = "; ".join(f"{name} {why}" for name, why in list(skipped.items())[:3])
+        reason = "; ".join(list(skipped.values())[:3])
         raise InputError(
             f"there is no photograph to train on in {folder}" + (f": {reason}" if reason else "")
         )
@@ -185,6 +174,16 @@ def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None =
         skipped=skipped,
         fingerprint=hashlib.sha256(listing.encode()).hexdigest(),
     )
+
+
+def _read(path: Path, *, at_least: int) -> Pixels:
+    """A photograph as (H, W, 3) bytes, whatever its depth and channels; transparency is ignored."""
+    pixels = read_photo(path).pixels
+    height, width = pixels.shape[:2]
+    if min(height, width) < at_least:
+        raise InputError(f"{path.name} is {width}x{height}, smaller than a crop of {at_least}")
+    colour = np.broadcast_to(pixels, (height, width, 3))
+    return np.rint(255 * np.clip(np.nan_to_num(colour), 0, 1)).astype(np.uint8)
 
 
 def _integer(below: int, rng: Generator) -> int:
