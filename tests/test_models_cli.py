@@ -36,6 +36,13 @@ licence = "MIT"
 config = {{ architecture = "adm" }}
 """
 
+EACH = """  # the command, once for each name, in one process
+import sys
+from diffbcp_cli.cli.app import run
+for name in sys.argv[2:]:
+    print("exit", run(["models", sys.argv[1], name]), file=sys.stderr)
+"""
+
 
 @pytest.fixture
 def repo() -> Repo:
@@ -51,10 +58,13 @@ def diffbcp(tmp_path: Path):
     home = tmp_path / "home"
     base = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
 
-    def run(*words: str, hub: HubServer | str, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *words: str, hub: HubServer | str, each: bool = False, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         endpoint = hub if isinstance(hub, str) else hub.url
         env = {**base, "HF_HOME": str(home), "HF_ENDPOINT": endpoint, "DIFFBCP_MODELS": str(models), **env}
-        command = [sys.executable, "-m", "diffbcp_cli", "models", *words]
+        start = ["-c", EACH] if each else ["-m", "diffbcp_cli", "models"]
+        command = [sys.executable, *start, *words]
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
 
     return run
@@ -113,27 +123,29 @@ def test_a_damaged_download_is_refused_and_can_be_repeated(diffbcp, repo):
         assert repaired.returncode == 0, repaired.stderr
 
 
-@pytest.mark.parametrize(
-    ("refuse", "words"),
-    [
-        (
-            (401, "RepoNotFound"),
-            ["shows no repository lab/bare (401)", "HF_TOKEN=... diffbcp models pull bare"],
-        ),
-        ((404, "RepoNotFound"), ["shows no repository lab/bare (404)", "check the spelling"]),
-        ((401, ""), ["does not let us into lab/bare (401)", "HF_TOKEN=... diffbcp models pull bare"]),
-        ((403, "GatedRepo"), ["lab/bare is gated", "accept them at http://127.0.0.1"]),
-        ((404, "EntryNotFound"), ["lab/bare on the Hub has no net.pt (404)"]),
-        ((503, ""), ["the Hub answered 503"]),
-    ],
-)
-def test_a_refusal_says_what_to_type(diffbcp, refuse, words):
-    with HubServer(lab__bare=Repo(refuse=refuse)) as hub:
-        done = diffbcp("pull", "bare", hub=hub)
-    assert done.returncode == 4
+REFUSALS = {
+    "missing": (
+        (401, "RepoNotFound"),
+        ["shows no repository lab/missing (401)", "HF_TOKEN=... diffbcp models pull"],
+    ),
+    "gone": ((404, "RepoNotFound"), ["shows no repository lab/gone (404)", "check the spelling"]),
+    "secret": ((401, ""), ["does not let us into lab/secret (401)", "HF_TOKEN=... diffbcp models pull"]),
+    "gated": ((403, "GatedRepo"), ["lab/gated is gated", "accept them at http://127.0.0.1"]),
+    "empty": ((404, "EntryNotFound"), ["lab/empty on the Hub has no config.json", "(404)"]),
+    "down": ((503, ""), ["the Hub answered 503 for lab/down"]),
+}
+
+
+def test_a_refusal_says_what_to_type(diffbcp):
+    repos = {f"lab__{name}": Repo(refuse=refuse) for name, (refuse, _) in REFUSALS.items()}
+    with HubServer(**repos) as hub:
+        done = diffbcp("pull", *(f"lab/{name}" for name in REFUSALS), hub=hub, each=True)
+    said = done.stderr.split("exit 4\n")
+    assert len(said) == len(REFUSALS) + 1, done.stderr
     assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
+    for (_, words), answer in zip(REFUSALS.values(), said, strict=False):
+        for word in words:
+            assert word in answer
 
 
 def test_no_network_and_no_cache(diffbcp, repo):
