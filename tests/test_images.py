@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import zlib
@@ -324,6 +325,12 @@ def bad_npy(value: Any) -> bytes:
     return file.getvalue()
 
 
+def bad_npz() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, a=np.zeros((20, 20)))
+    return file.getvalue()
+
+
 def bad_png(width: int, height: int) -> bytes:
     file = io.BytesIO()
     Image.new("L", (width, height)).save(file, "PNG")
@@ -360,6 +367,7 @@ BAD: list[tuple[str, bytes, str]] = [
     ("cut.tif", whole("TIFF")[:4000], "cut.tif cannot be decoded"),
     ("cutlzw.tif", whole("TIFF", compression="tiff_lzw")[:4000], "cutlzw.tif cannot be decoded"),
     ("cut16.tif", whole(".tif", "uint16")[:4000], "cut16.tif cannot be decoded"),
+    ("zip.npy", bad_npz(), "zip.npy is not an image"),
     ("cut.npy", bad_npy(np.zeros((32, 32)))[:500], "cut.npy cannot be decoded"),
     ("head.png", whole("PNG")[:20], "head.png"),
     ("head.tif", b"II*\0\1\0", "head.tif"),
@@ -439,10 +447,53 @@ def test_bombs_are_refused(tmp_path: Path, name: str) -> None:
     assert read_photo(like.path, max_pixels=480).width == 24
 
 
-def test_damaged_exif_is_left_out_and_said(tmp_path: Path) -> None:
-    save(tmp_path / "a.jpg", samples_of("uint8", 3), exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
+def test_damaged_exif_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "a.jpg", samples_of("uint8", 3), exif=camera_exif(6))
+
+    def damaged(self: Image.Exif, offset: int = 8) -> bytes:
+        raise struct.error("bad tag")
+
+    monkeypatch.setattr(Image.Exif, "tobytes", damaged)
     photo = read_photo(tmp_path / "a.jpg")
-    assert photo.exif is None or photo.notes == ()
+    assert (photo.exif, photo.notes) == (None, ("left out its EXIF, which is damaged",))
+
+
+def test_cut_exif_does_no_harm(tmp_path: Path) -> None:
+    for length in range(8, len(camera_exif()), 7):
+        save(tmp_path / "a.jpg", samples_of("uint8", 3), exif=camera_exif()[:length])
+        photo = read_photo(tmp_path / "a.jpg")
+        for name in ("b.png", "b.tif", "b.jpg", "b.webp"):
+            write_photo(tmp_path / name, photo.pixels, photo)
+
+
+def test_cmyk_goes_through_its_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def convert(image: Image.Image, source: Any, target: Any, *, outputMode: str) -> Image.Image:
+        return Image.new(outputMode, image.size, (10, 20, 30))
+
+    monkeypatch.setattr(ImageCms, "profileToProfile", convert)
+    save(tmp_path / "c.jpg", Image.new("CMYK", (24, 20)), icc_profile=ICC)
+    photo = read_photo(tmp_path / "c.jpg")
+    assert photo.notes == ("converted from CMYK to sRGB by its ICC profile",)
+    assert photo.icc is None
+    assert (photo.pixels * 255 == [10, 20, 30]).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damaged_bytes_are_refused_or_read_quietly(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    good = [whole(form) for form in ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")]
+    good += [whole("TIFF", compression="tiff_lzw"), whole(".tif", "uint16"), whole(".png", "uint16")]
+    good += [bad_npy(samples_of("float32", 3))]
+    for content in good:
+        data = bytearray(content)
+        for at in rng.integers(0, min(len(data), 400), 4):
+            data[at] = rng.integers(256)
+        (tmp_path / "a").write_bytes(data)
+        with contextlib.suppress(InputError):
+            read_photo(tmp_path / "a", max_pixels=10**6)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_std_is_float32_tiff(tmp_path: Path) -> None:

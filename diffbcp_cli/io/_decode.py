@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
+import os
 import struct
+import tokenize
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,6 +27,7 @@ _ICC = 34675  # the tag of a TIFF file
 EXIF_PREFIX = b"Exif\0\0"
 _FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF")
 _READABLE = "PNG, JPEG, WebP, TIFF, BMP and .npy files can be read"
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # what matters is raised too
 # What decoders raise on damaged data; a MemoryError or a Ctrl-C is none of it.
 _DAMAGE = (
     OSError,
@@ -31,6 +35,7 @@ _DAMAGE = (
     SyntaxError,
     ValueError,
     TypeError,
+    AttributeError,
     LookupError,
     ArithmeticError,
     struct.error,
@@ -72,7 +77,7 @@ def decode(data: bytes, name: str, *, max_pixels: int) -> Raster:
     if not data:
         raise InputError(f"{name} is empty", hint=_READABLE)
     try:
-        with _pillow_manners(max_pixels):
+        with _silent_c_libraries(), _pillow_manners(max_pixels):
             if data.startswith(np.lib.format.MAGIC_PREFIX):
                 return _decode_npy(data, name, max_pixels)
             if _tiff.is_tiff(data):
@@ -106,8 +111,37 @@ def _pillow_manners(max_pixels: int) -> Iterator[None]:
             Image.MAX_IMAGE_PIXELS = before
 
 
+@contextmanager
+def _silent_c_libraries() -> Iterator[None]:
+    """Send file descriptor 2 nowhere for a while: libtiff and libpng print there, past Python and Pillow."""
+    try:
+        stderr = os.dup(2)
+    except OSError:  # closed: nothing to keep clean
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
+
+
+def load_array(data: bytes) -> NDArray[Any]:
+    """Return the array of a `.npy` file; raise ValueError when it is none or cut short."""
+    try:
+        stored = np.load(io.BytesIO(data), allow_pickle=False)
+    except (*_DAMAGE, tokenize.TokenError, MemoryError) as error:  # a damaged header may claim any size
+        raise ValueError("not an array, or cut short") from error
+    if not isinstance(stored, np.ndarray):
+        raise ValueError("an archive of arrays")
+    return stored
+
+
 def _decode_npy(data: bytes, name: str, max_pixels: int) -> Raster:
-    stored = np.load(io.BytesIO(data), allow_pickle=False)
+    stored = load_array(data)
     if stored.ndim not in (2, 3) or (stored.ndim == 3 and stored.shape[2] not in (1, 2, 3, 4)):
         raise InputError(
             f"{name} holds an array of shape {stored.shape}",
@@ -230,7 +264,8 @@ def _read_exif(
         if turn != 1:
             exif[ExifTags.Base.Orientation] = 1
             raw = None
-        block = raw or exif.tobytes()
+        encoded = exif.tobytes()  # fails on damaged EXIF, which could not be written later
+        block = raw or encoded
     except _DAMAGE:
         return None, 1, ("left out its EXIF, which is damaged",)
     return block if block.startswith(EXIF_PREFIX) else EXIF_PREFIX + block, turn, ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -211,7 +212,9 @@ def _encode(samples: NDArray[Any], suffix: str, like: Photo) -> bytes:
         np.save(file, samples[..., 0] if samples.shape[2] == 1 else samples, allow_pickle=False)
         return file.getvalue()
     if suffix in (".tif", ".tiff"):
-        return _tiff.encode(samples, icc=like.icc, exif=_parsed(like.exif))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's, about tags that it does not know
+            return _tiff.encode(samples, icc=like.icc, exif=_parsed(like.exif))
     if samples.dtype == np.uint16:
         return _png16.encode(samples, icc=like.icc, exif=(like.exif or b"").removeprefix(EXIF_PREFIX))
     options = dict(_SAVE_OPTIONS[suffix])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -13,7 +13,7 @@ from PIL import Image
 
 from ..errors import InputError, MaskError, UsageError
 from . import files
-from ._decode import decode
+from ._decode import decode, load_array
 from .images import MAX_PIXELS, Floats, Photo, read_bytes
 
 Bools = NDArray[np.bool_]
@@ -159,13 +159,12 @@ def _read_image(path: Path, polarity: Polarity) -> Bools:
 
 def _read_array(path: Path) -> Bools:
     try:
-        stored: NDArray[Any] = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        stored = load_array(read_bytes(path))
+    except ValueError as error:
         raise MaskError(f"{path.name} is not a .npy array", hint="save it with numpy.save") from error
-    if not isinstance(stored, np.ndarray) or stored.ndim not in (2, 3) or not stored.size:
-        shape = getattr(stored, "shape", ())
+    if stored.ndim not in (2, 3) or not stored.size:
         raise MaskError(
-            f"{path.name} has shape {shape}", hint="save (height, width), 1 = observed, 0 = missing"
+            f"{path.name} has shape {stored.shape}", hint="save (height, width), 1 = observed, 0 = missing"
         )
     observed = stored.astype(bool) if stored.dtype.kind in "biuf" else np.zeros(stored.shape, bool)
     if not np.array_equal(observed, stored):
