@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from . import metrics
 from .errors import InputError
 from .io.images import Photo, read_photo
-from .io.masks import Polarity, read_mask
-from .io.pairs import Matches, Pair
+from .io.masks import ALPHA, Polarity, missing_share, read_mask
+from .io.pairs import Matches, Pair, read_run
 from .io.report import View
 from .perceptual import Feed, LpipsNetwork
 
@@ -73,7 +73,8 @@ def score(pair: Pair, settings: Settings, network: LpipsNetwork | None = None) -
     """Read one pair and compute all that can be computed of it."""
     restored, exact = read_pair(pair)
     result, truth = restored.pixels, exact.pixels
-    observed = read_region(pair, restored, settings)
+    missing: dict[str, str] = {}
+    observed = read_region(pair, restored, settings, missing)
     record: Record = {
         "name": pair.name,
         "result": str(pair.result),
@@ -82,7 +83,6 @@ def score(pair: Pair, settings: Settings, network: LpipsNetwork | None = None) -
         "height": truth.shape[0],
         "channels": truth.shape[2],
     }
-    missing: dict[str, str] = {}
     record |= _fidelity(result, truth, settings, network, missing)
     regions = {} if observed is None else {"filled": ~observed, "observed": observed}
     record["regions"] = {
@@ -109,11 +109,26 @@ def read_pair(pair: Pair) -> tuple[Photo, Photo]:
     return result, truth
 
 
-def read_region(pair: Pair, result: Photo, settings: Settings) -> Mask | None:
-    """Read the pair's mask, (H, W, C) True = observed; None without one."""
-    if pair.mask is None:
+def read_region(pair: Pair, result: Photo, settings: Settings, missing: dict[str, str]) -> Mask | None:
+    """Read the pair's mask, (H, W, C) True = observed; None without one.
+
+    Without a mask of its own the pair has the one that the run's JSON file names, if that is still there
+    and still leaves out what it did; `missing` says so if not.
+    """
+    if pair.mask is not None:
+        return read_mask(pair.mask, result, polarity=settings.mask_polarity)
+    run = read_run(pair.run)
+    if run.mask is None:
         return None
-    return read_mask(pair.mask, result, polarity=settings.mask_polarity)
+    if not run.mask.is_file() and str(run.mask) != ALPHA:
+        missing["regions"] = f"the run's mask {run.mask} is not there; give it with --mask"
+        return None
+    polarity: Polarity = "white-keeps" if run.polarity == "white-keeps" else "white-fills"
+    observed = read_mask(run.mask, result, polarity=polarity)
+    if run.missing_share is not None and abs(missing_share(observed) - run.missing_share) > 1e-6:
+        missing["regions"] = f"{run.mask} is no longer the mask of the run; give the right one with --mask"
+        return None
+    return observed
 
 
 def read_std(pair: Pair, shape: tuple[int, ...]) -> Floats | None:
@@ -330,7 +345,24 @@ def _view(pair: Pair, sets: Mapping[str, Results], settings: Settings) -> View:
         std = read_std(mine, truth.shape)
         if std is not None:
             stds[method] = std
-    return View(pair.name, truth, read_region(pair, restored, settings), results, stds)
+    observed = read_region(pair, restored, settings, {})
+    return View(pair.name, truth, _before(pair, truth, observed), results, stds)
+
+
+def _before(pair: Pair, truth: Floats, observed: Mask | None) -> Floats | None:
+    """What the run had to go by: its photograph (else the truth) with missing entries 0; None if unknown."""
+    source = read_run(pair.run).photo
+    given = None
+    if source is not None and source.is_file():
+        try:
+            given = read_photo(source).pixels
+        except InputError:
+            given = None
+    if given is None or given.shape != truth.shape:
+        given = None if observed is None else truth
+    if given is None or observed is None:
+        return given
+    return np.where(observed, np.nan_to_num(given), np.float32(0.0))
 
 
 def differences(first: Sequence[Score], other: Sequence[Score], settings: Settings) -> Record:

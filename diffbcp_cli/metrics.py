@@ -364,7 +364,9 @@ def bootstrap_mean(
     mean = float(finite.mean())
     if n < 2:
         return Interval(mean, None, None, n)
-    means = np.array([finite[rng.integers(0, n, size=n)].mean() for _ in range(resamples)])
+    rows = max(1, 1_000_000 // n)  # resamples at a time
+    parts = [min(rows, resamples - done) for done in range(0, resamples, rows)]
+    means = np.concatenate([finite[rng.integers(0, n, size=(part, n))].mean(axis=1) for part in parts])
     low, high = np.quantile(means, [0.5 - 0.5 * level, 0.5 + 0.5 * level])
     return Interval(mean, float(low), float(high), n)
 

@@ -7,8 +7,7 @@ weights: what cannot be loaded is a ModelError that says how to get it.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,13 +20,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from .errors import InputError, ModelError
+from .weights import Download, sha256_of
+from .weights.hub import Hub
+from .weights.registry import Source
 
 Feed: TypeAlias = Literal["standard", "paper"]
 
-TRUNK_REPO = "timm/vgg16.tv_in1k"
-TRUNK_FILE = "model.safetensors"
-TRUNK_REVISION = "3394518cba29aee1ea82a49d971be90d2dd1dab7"
-TRUNK_SHA256 = "57b026918159a6bf9faf8405c3a551903768e7138989d9c6224a14227203fad8"
+TRUNK = Source(
+    "the VGG16 trunk of LPIPS",
+    repo="timm/vgg16.tv_in1k",
+    file="model.safetensors",
+    revision="3394518cba29aee1ea82a49d971be90d2dd1dab7",
+    sha256="57b026918159a6bf9faf8405c3a551903768e7138989d9c6224a14227203fad8",
+    licence="BSD-3-Clause",
+)
 HEADS_VERSION = "v0.1"
 LPIPS_MIN_SIDE = 16
 
@@ -37,6 +43,7 @@ _WIDTHS = (64, 128, 256, 512, 512)
 _SHIFT = (-0.030, -0.088, -0.188)  # the mean and the std of ImageNet, for inputs in [-1, 1]
 _SCALE = (0.458, 0.448, 0.450)
 _EPSILON = 1e-10
+_WITHOUT = "check the network, HF_ENDPOINT and HF_HUB_OFFLINE, or go on without it: --lpips none"
 
 
 @dataclass(frozen=True)
@@ -104,37 +111,47 @@ def lpips(
 
 
 def load_lpips(
-    *, trunk_file: Path | None = None, heads_file: Path | None = None, download: bool = True
+    *,
+    trunk_file: Path | None = None,
+    heads_file: Path | None = None,
+    download: bool = True,
+    announce: Callable[[Download], None] | None = None,
+    bars: bool = False,
 ) -> LpipsNetwork:
     """Load the trunk from the Hub (or its cache only, or a file) and the heads of the `lpips` package.
 
     trunk_file, heads_file: local files in the same layouts; a local trunk's hash is not checked.
+    announce: called before a download. bars: whether its progress is shown.
     """
     heads = read_heads(heads_file or installed_heads())
-    return LpipsNetwork.from_states(read_trunk(trunk_file or hub_trunk(download=download)), heads)
+    trunk = trunk_file or hub_trunk(download=download, announce=announce, bars=bars)
+    return LpipsNetwork.from_states(read_trunk(trunk), heads)
 
 
-def hub_trunk(*, download: bool = True) -> Path:
+def hub_trunk(
+    *, download: bool = True, announce: Callable[[Download], None] | None = None, bars: bool = False
+) -> Path:
     """Path of the pinned VGG16 trunk in the Hub's cache, downloaded first if need be and allowed."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        found = hf_hub_download(
-            TRUNK_REPO, TRUNK_FILE, revision=TRUNK_REVISION, local_files_only=not download
-        )
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        if not download:
-            raise ModelError(
-                "the VGG16 trunk of LPIPS is not downloaded yet (553 MB)",
-                hint="diffbcp eval ... --lpips standard fetches it once",
-            ) from error
+    hub = Hub(TRUNK, announce=announce, bars=bars)
+    file = str(TRUNK.file)
+    if not download and hub.cached(file) is None:
         raise ModelError(
-            f"the VGG16 trunk of LPIPS could not be downloaded from {TRUNK_REPO}: {_first_line(error)}",
-            hint="check the network, HF_ENDPOINT and HF_HUB_OFFLINE, or go on without it: --lpips none",
-        ) from error
-    path = Path(found)
-    _require_hash(path)
+            "the VGG16 trunk of LPIPS is not downloaded yet (553 MB)",
+            hint="diffbcp eval ... --lpips standard fetches it once",
+        )
+    try:
+        path = hub.get(file, weights=True)
+    except ModelError as error:
+        raise ModelError(f"LPIPS cannot be computed: {error.message}", hint=_WITHOUT) from error
+    if path is None:
+        reason = hub.out_of_reach.message if hub.out_of_reach else f"{TRUNK.repo} has no {file}"
+        raise ModelError(f"LPIPS cannot be computed: {reason}", hint=_WITHOUT)
+    found = sha256_of(path)
+    if found != TRUNK.sha256:
+        raise ModelError(
+            f"{path} is not the trunk it should be: sha256 {found[:12]}..., not {str(TRUNK.sha256)[:12]}...",
+            hint="delete it and fetch it again",
+        )
     return path
 
 
@@ -196,16 +213,6 @@ def _entry(state: Mapping[str, Tensor], key: str, shape: tuple[int, ...]) -> Ten
     if tuple(state[key].shape) != shape:
         raise ModelError(f"{key} of the weights of LPIPS is {tuple(state[key].shape)}, not {shape}")
     return state[key].detach().to(torch.float32)
-
-
-def _require_hash(path: Path) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != TRUNK_SHA256:
-        raise ModelError(
-            f"{path} has sha256 {found[:12]}..., expected {TRUNK_SHA256[:12]}...",
-            hint="delete it and fetch it again",
-        )
 
 
 def _first_line(error: BaseException) -> str:

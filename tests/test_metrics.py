@@ -217,9 +217,26 @@ def test_a_trunk_that_does_not_fit_is_an_error_never_random_weights(vgg):
 
 def test_an_undownloaded_trunk_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ModelError, match="not downloaded yet") as caught:
         perceptual.load_lpips(download=False)
     assert "--lpips standard" in (caught.value.hint or "")
+
+
+def test_a_trunk_that_is_not_the_pinned_file_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"something else")
+    monkeypatch.setattr(perceptual.Hub, "cached", lambda self, file: tmp_path / file)
+    with pytest.raises(ModelError, match="not the trunk it should be"):
+        perceptual.load_lpips(download=False)
+
+
+def test_an_unreachable_hub_is_an_error_that_offers_to_go_on_without(monkeypatch):
+    def unreachable(self, file, *, weights=False):
+        self.out_of_reach = ModelError("no network")
+
+    monkeypatch.setattr(perceptual.Hub, "get", unreachable)
+    with pytest.raises(ModelError, match="no network") as caught:
+        perceptual.load_lpips()
+    assert "--lpips none" in (caught.value.hint or "")
 
 
 def test_missing_heads_say_how_to_get_them(monkeypatch):

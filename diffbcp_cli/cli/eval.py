@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..evaluation import Results, Settings
     from ..io.report import Column
     from ..perceptual import Feed, LpipsNetwork
+    from ..weights import Download
 
 MAX_ROWS = 60
 
@@ -94,13 +95,13 @@ def evaluate(
     )
     sets = _score(folders, truth, mask, settings, network, quiet=quiet)
     document = evaluation.document(sets, settings, not_computed)
+    _write(
+        document, sets, settings, csv=csv, markdown=markdown, html=html, html_images=html_images, quiet=quiet
+    )
     if as_json:
         render.as_json(document)
     else:
         _show(document)
-    _write(
-        document, sets, settings, csv=csv, markdown=markdown, html=html, html_images=html_images, quiet=quiet
-    )
     if any(found.failures for found in sets.values()):
         raise typer.Exit(1)
 
@@ -125,10 +126,16 @@ def _lpips_network(
     if choice is LpipsChoice.NONE:
         return None, {"lpips": "not asked for: --lpips none"}
     by_name = choice is not LpipsChoice.AUTO or trunk is not None
-    if by_name and trunk is None and not quiet:
-        render.note("LPIPS: loading its VGG16 trunk (553 MB, fetched once)")
+
+    def announce(download: Download) -> None:
+        size = f"{download.size / 1e6:.0f} MB, " if download.size else ""
+        render.note(f"LPIPS: downloading its VGG16 trunk from {download.source.repo} ({size}once)")
+
     try:
-        return load_lpips(trunk_file=trunk, download=by_name), {}
+        network = load_lpips(
+            trunk_file=trunk, download=by_name, announce=None if quiet else announce, bars=not quiet
+        )
+        return network, {}
     except ModelError as error:
         if by_name:
             raise

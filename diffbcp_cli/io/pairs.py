@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from .images import SUFFIXES
@@ -17,7 +19,10 @@ COMPANIONS = ("std", "lower", "upper", "prior", "panel", "trace", "mask", "rhat"
 
 @dataclass(frozen=True)
 class Pair:
-    """One result and its truth. name: the photograph's, with its sub-folders, without suffix."""
+    """One result and its truth. name: the photograph's, with its sub-folders, without suffix.
+
+    run: the JSON file of the run that made the result. mask: as asked for, or else the run's own.
+    """
 
     name: str
     result: Path
@@ -60,6 +65,40 @@ def match(results: Path, truth: Path, *, mask: Path | None = None) -> Matches:
         found = _mask_for(name, None, mask)
         return Matches((_pair(name, results, truth, found),), {}, (), ())
     return _match_folders(results, truth, mask)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the JSON file of a run says of its inputs. missing_share: what its mask left out, None without."""
+
+    photo: Path | None = None
+    mask: Path | None = None
+    polarity: str | None = None
+    missing_share: float | None = None
+
+
+def read_run(path: Path | None) -> Run:
+    """Read the JSON file of a run; one that is not there or not ours says nothing."""
+    if path is None:
+        return Run()
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Run()
+    if not isinstance(record, dict):
+        return Run()
+
+    def entry(key: str, kind: type) -> Any:
+        value = record.get(key)
+        return value if isinstance(value, kind) else None
+
+    photo, mask = entry("photo", str), entry("mask", str)
+    return Run(
+        Path(photo) if photo else None,
+        Path(mask) if mask else None,
+        entry("mask_polarity", str),
+        entry("missing_share", float),
+    )
 
 
 def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:

@@ -42,12 +42,8 @@
     if (cache.has(index)) return cache.get(index);
     const entry = data.images[index], { width, height } = entry, layers = [];
     const truth = await pixels(entry.truth, width, height);
-    if (entry.known) {
-      const known = await pixels(entry.known, width, height), rgba = new Uint8ClampedArray(truth);
-      for (let i = 0; i < rgba.length; i += 4)
-        for (let c = 0; c < 3; c++) rgba[i + c] = (truth[i + c] * known[i + c]) / 255;
-      layers.push({ key: "known", title: "Known pixels", kind: "photo", rgba });
-    }
+    if (entry.before)
+      layers.push({ key: "before", title: "Before", kind: "photo", rgba: await pixels(entry.before, width, height) });
     layers.push({ key: "truth", title: "Truth", kind: "photo", rgba: truth });
     let top = 0;
     const maps = [];
@@ -71,7 +67,7 @@
       map.rgba = painted(map, top);
       layers.push(map);
     }
-    const found = { entry, layers, top };
+    const found = { entry, layers, top, worst: worst(maps, width, height) };
     if (cache.size > 3) cache.delete(cache.keys().next().value);
     cache.set(index, found);
     return found;
@@ -81,6 +77,17 @@
   function high(values) {
     const sorted = Float32Array.from(values).sort();
     return sorted[Math.floor(0.995 * (sorted.length - 1))];
+  }
+
+  // Where to point the lens first: the middle of the square with the largest error.
+  function worst(maps, width, height) {
+    const error = maps.find((map) => map.kind === "error"), side = 16, across = Math.ceil(width / side);
+    if (!error) return [0.5, 0.5];
+    const sums = new Float32Array(across * Math.ceil(height / side));
+    for (let j = 0; j < error.value.length; j++)
+      sums[Math.floor(Math.floor(j / width) / side) * across + Math.floor((j % width) / side)] += error.value[j];
+    const place = sums.indexOf(Math.max(...sums));
+    return [((place % across) + 0.5) * side / width, (Math.floor(place / across) + 0.5) * side / height];
   }
 
   // Error: plain heat. Uncertainty: heat laid over the greyed result, the stronger the less certain.
@@ -162,6 +169,7 @@
     const column = clamp(Math.floor(state.x * width), 0, width - 1), row = clamp(Math.floor(state.y * height), 0, height - 1);
     const left = clamp(column + 0.5 - span / 2, 0, width - span), top = clamp(row + 0.5 - span / 2, 0, height - span);
     const scale = LENS / span;
+    $("lens").classList.toggle("many", lenses.size > 6);
     for (const { canvas, value, source, one } of lenses.values()) {
       const context = canvas.getContext("2d");
       context.imageSmoothingEnabled = false;
@@ -196,7 +204,7 @@
     if (!methods.length) return [];
     const first = methods[0].method, result = `result-${first}`;
     const found = [];
-    if (keys.includes("known")) found.push(["Before / after", "known", result]);
+    if (keys.includes("before")) found.push(["Before / after", "before", result]);
     found.push(["Truth / result", "truth", result]);
     if (methods.length > 1) found.push(["Method / method", result, `result-${methods[1].method}`]);
     if (keys.includes(`std-${first}`)) found.push(["Result / uncertainty", result, `std-${first}`]);
@@ -259,6 +267,7 @@
     const found = await layersOf(state.index);
     if (ticket !== latest) return;
     state.shown = found;
+    [state.x, state.y] = found.worst;
     const { name, width, height } = found.entry;
     $("name").textContent = name;
     $("stage").style.aspectRatio = `${width} / ${height}`;

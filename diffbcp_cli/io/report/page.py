@@ -37,12 +37,12 @@ _METHOD_COLOURS = 6
 class View:
     """The pictures of one name, all (H, W, C) in [0, 1].
 
-    observed: True = known, None without a mask. results, stds: by method; a method may lack either.
+    before: what the run had to go by, None if unknown. results, stds: by method, which may lack either.
     """
 
     name: str
     truth: Floats
-    observed: NDArray[np.bool_] | None
+    before: Floats | None
     results: Mapping[str, Floats]
     stds: Mapping[str, Floats]
 
@@ -101,7 +101,6 @@ def _picture(view: View, names: list[str], side: int) -> dict[str, Any]:
             top = max(float(grey.max()), 1e-6)
             entry |= {"std": _uri(grey / top), "std_top": top}
         layers.append(entry)
-    known = None if view.observed is None else _uri(_fitted(view.observed.astype(np.float32), side))
     return {
         "name": view.name,
         "width": truth.shape[1],
@@ -109,7 +108,7 @@ def _picture(view: View, names: list[str], side: int) -> dict[str, Any]:
         "full": [view.truth.shape[1], view.truth.shape[0]],
         "thumbnail": _uri(_fitted(view.truth, _THUMBNAIL), quality=80),
         "truth": _uri(truth),
-        "known": known,
+        "before": None if view.before is None else _uri(_fitted(view.before, side)),
         "layers": layers,
     }
 
@@ -155,6 +154,15 @@ def _records(sets: Mapping[str, Mapping[str, Any]], columns: list[Column]) -> di
             texts = [column.text(value_at(record, column.path)) for column in columns]
             found.setdefault(record["name"], {})[str(number)] = texts
     return found
+
+
+_NAMES = {"psnr": "PSNR", "ssim": "SSIM", "ms_ssim": "MS-SSIM", "lpips": "LPIPS", "mae": "MAE"} | {
+    name: name.upper() for name in ("crps", "nll", "ause")
+}
+
+
+def _named(key: str) -> str:
+    return _NAMES.get(key, key.replace("_", " ").capitalize())
 
 
 def _lede(count: int, names: list[str]) -> str:
@@ -329,7 +337,7 @@ def _cell(column: Column, value: float | None) -> str:
 
 def _conventions(document: Mapping[str, Any]) -> str:
     rows = (
-        f"<div><dt>{escape(key.replace('_', ' '))}</dt><dd>{escape(str(text))}</dd></div>"
+        f"<div><dt>{escape(_named(key))}</dt><dd>{escape(str(text))}</dd></div>"
         for key, text in document["conventions"].items()
     )
     return f"<dl>{''.join(rows)}</dl>"
@@ -337,7 +345,7 @@ def _conventions(document: Mapping[str, Any]) -> str:
 
 def _remarks(document: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]]) -> str:
     """What was left out, and why."""
-    lines = [f"{key} was not computed: {reason}" for key, reason in document["not_computed"].items()]
+    lines = [f"{_named(key)} was not computed: {reason}" for key, reason in document["not_computed"].items()]
     for name, one in sets.items():
         where = f" ({name})" if name else ""
         lines += [f"{bad['name']}{where} was not scored: {bad['error']}" for bad in one["failed"]]

@@ -41,7 +41,7 @@ COLUMNS = (
     Column("regions.observed.psnr", "PSNR observed", 2, +1, brief=False),
     Column("calibration.whole.coverage.90", "90 % covers", 1, percent=True),
     Column("calibration.filled.coverage.90", "90 % covers filled", 1, percent=True),
-    Column("calibration.whole.correlation", "std ~ error", 3, +1, brief=False),
+    Column("calibration.whole.correlation", "std vs error", 3, +1, brief=False),
     Column("calibration.whole.ause", "AUSE", 3, -1),
     Column("calibration.whole.crps", "CRPS", 4, -1, brief=False),
     Column("calibration.whole.nll", "NLL", 2, -1, brief=False),

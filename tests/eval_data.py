@@ -1,0 +1,68 @@
+"""Small results and truths on disk, for the tests of `diffbcp eval`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import tifffile
+from PIL import Image
+
+SHAPE = (40, 32, 3)
+
+
+def levels(picture: np.ndarray) -> np.ndarray:
+    """(H, W, C) in [0, 1] as 8-bit levels."""
+    return np.rint(255.0 * np.clip(picture, 0.0, 1.0)).astype(np.uint8)
+
+
+def save(path: Path, picture: np.ndarray) -> np.ndarray:
+    """Write a picture and return what a reader will see."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stored = levels(picture)
+    Image.fromarray(stored[:, :, 0] if stored.shape[2] == 1 else stored).save(path)
+    return stored / 255.0
+
+
+def truth_picture(seed: int, shape: tuple[int, int, int] = SHAPE) -> np.ndarray:
+    """A smooth picture of its own for every seed."""
+    rng = np.random.default_rng(seed)
+    rows, cols = np.mgrid[0 : shape[0], 0 : shape[1]] / max(shape)
+    waves = rng.uniform(2, 12, (shape[2], 2))
+    return np.stack([0.5 + 0.4 * np.sin(f * rows) * np.cos(g * cols) for f, g in waves], axis=2)
+
+
+def make_set(
+    root: Path,
+    names: tuple[str, ...] = ("a", "b", "sub/c"),
+    *,
+    method: str = "out",
+    noise: float = 0.05,
+    uncertain: bool = True,
+    draws: int = 0,
+    shape: tuple[int, int, int] = SHAPE,
+) -> None:
+    """Write root/truth/NAME.png, root/METHOD/NAME.mean.png with std, and root/masks/NAME.png.
+
+    The result is the truth plus Gaussian noise, larger where the mask is white, and std says exactly so.
+    """
+    for number, name in enumerate(names):
+        rng = np.random.default_rng([number, len(method)])
+        truth = save(root / "truth" / f"{name}.png", truth_picture(number, shape))
+        filled = np.zeros(shape[:2], dtype=bool)
+        filled[:, : shape[1] // 2] = True
+        save(root / "masks" / f"{name}.png", filled[:, :, None].astype(float))
+        std = np.where(filled[:, :, None], noise, 0.2 * noise) * np.ones(shape)
+        mean = save(root / method / f"{name}.mean.png", truth + std * rng.standard_normal(shape))
+        base = root / method / name
+        base.with_name(base.name + ".json").write_text(json.dumps({"seed": 0}), encoding="utf-8")
+        if uncertain:
+            stored = std.astype(np.float32)
+            tifffile.imwrite(base.with_name(base.name + ".std.tiff"), stored, photometric="rgb")
+            save(base.with_name(base.name + ".std.png"), std)
+        if draws:
+            samples = mean + std * rng.standard_normal((draws, *shape))
+            np.savez_compressed(
+                base.with_name(base.name + ".samples.npz"), samples=samples.astype(np.float32)
+            )
