@@ -319,14 +319,15 @@
       const box = stage.getBoundingClientRect();
       return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
     };
-    let dragging = false;
+    let dragging = false, grip = 0;
     divider.addEventListener("pointerdown", (event) => {
       dragging = true;
+      grip = state.cut - at(event)[0];
       divider.setPointerCapture(event.pointerId);
       event.preventDefault();
       divider.focus({ preventScroll: true });
     });
-    divider.addEventListener("pointermove", (event) => { if (dragging) moveDivider(at(event)[0]); });
+    divider.addEventListener("pointermove", (event) => { if (dragging) moveDivider(at(event)[0] + grip); });
     for (const end of ["pointerup", "pointercancel"]) divider.addEventListener(end, () => { dragging = false; });
     const lens = (event) => { if (!dragging && state.shown) moveLens(...at(event)); };
     stage.addEventListener("pointermove", lens);
