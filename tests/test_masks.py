@@ -171,7 +171,7 @@ def test_all_or_nothing_is_refused(tmp_path: Path, photo: Photo) -> None:
 
 def test_alpha_is_the_photos_own_mask(photo: Photo) -> None:
     alpha = np.ones((H, W), np.float32)
-    alpha[:5], alpha[5:10] = 0.0, 0.6
+    alpha[:3], alpha[3:5], alpha[5:10] = 0.0, 0.4, 0.6
     observed = read_mask("alpha", replace(photo, alpha=alpha))
     assert not observed[:5].any()
     assert observed[5:].all()
