@@ -126,7 +126,10 @@ def test_a_damaged_download_is_refused_and_can_be_repeated(diffbcp, repo):
 REFUSALS = {
     "missing": (
         (401, "RepoNotFound"),
-        ["shows no repository lab/missing (401)", "HF_TOKEN=... diffbcp models pull"],
+        [
+            "there is no folder lab/missing, and the Hub shows no repository lab/missing (401)",
+            "HF_TOKEN=... diffbcp models pull",
+        ],
     ),
     "gone": ((404, "RepoNotFound"), ["shows no repository lab/gone (404)", "check the spelling"]),
     "secret": ((401, ""), ["does not let us into lab/secret (401)", "HF_TOKEN=... diffbcp models pull"]),

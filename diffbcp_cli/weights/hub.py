@@ -128,7 +128,14 @@ class Hub:
 
     @property
     def _need(self) -> str:
-        return "is to be downloaded again" if self.force else "is not in the cache"
+        if self.force:
+            return "is to be downloaded again"
+        return "is neither a folder nor in the cache" if self.named_by_id else "is not in the cache"
+
+    @property
+    def named_by_id(self) -> bool:
+        """Whether the user typed owner/name, which might have been meant as a folder."""
+        return "/" in self.source.name
 
     def _explain(self, error: Exception) -> ModelError:
         """What a failure of huggingface_hub means, and what to type. Any other failure is raised as it is."""
@@ -136,7 +143,7 @@ class Hub:
 
         name, repo, again = self.source.name, self.repo, f"diffbcp models pull {self.source.name}"
         page = f"{constants.ENDPOINT}/{repo}"
-        status = _status(error)
+        status, no_folder = _status(error), f"there is no folder {name}, and " if self.named_by_id else ""
         if isinstance(error, ModelError):
             return error
         if isinstance(error, errors.GatedRepoError):
@@ -148,7 +155,7 @@ class Hub:
             return ModelError(f"{repo} has no revision {self.revision}", hint=f"see {page}/commits/main")
         if isinstance(error, errors.RepositoryNotFoundError):
             return ModelError(
-                f"the Hub shows no repository {repo} ({status}): it does not exist, or it is private",
+                f"{no_folder}the Hub shows no repository {repo} ({status}): it is private, or does not exist",
                 hint=f"check the spelling at {page}; for a private one: HF_TOKEN=... {again}",
             )
         if status in (401, 403):

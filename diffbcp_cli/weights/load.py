@@ -101,7 +101,7 @@ def assemble(
     fast = MixedPrecision(network, dtype=dtype, channels_last=channels_last, compile=compile)
     denoiser = built.precondition(fast)
     prior = NetworkPrior(network, denoiser, channels=built.channels, multiple=built.multiple)
-    batch = 8 if on_gpu else 1
+    batch = 4 if on_gpu else 1
     if built.size is None:
         if scale == "fit":
             raise UsageError(
