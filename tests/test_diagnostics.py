@@ -71,6 +71,35 @@ def test_ess_predicts_the_spread_of_the_means_of_single_chains():
     assert np.median(ess) == pytest.approx(1.0 / spread, rel=0.12)
 
 
+def plain_ess(chains: np.ndarray) -> float:
+    """The same definition for one entry, lag by lag with scalars. chains: (K, n), not split."""
+    k, n = chains.shape
+    within = np.mean([chain.var(ddof=1) for chain in chains])
+    pooled = (n - 1) / n * within + (chains.mean(axis=1).var(ddof=1) if k > 1 else 0.0)
+    r = []
+    for lag in range(n):
+        covariances = []
+        for chain in chains:
+            centred = chain - chain.mean()
+            covariances.append(sum(centred[t] * centred[t + lag] for t in range(n - lag)) / (n - 1))
+        r.append(1.0 - (within - np.mean(covariances)) / pooled)
+    r[0] = 1.0
+    pairs = []
+    for t in range(0, n - 1, 2):
+        both = r[t] + r[t + 1]
+        if both <= 0.0:
+            break
+        pairs.append(min([both, *pairs]))
+    return k * n / max(2.0 * sum(pairs) - 1.0, 1.0 / math.log10(k * n))
+
+
+@pytest.mark.parametrize("phi", [0.8, 0.0, -0.9])
+def test_ess_of_short_chains_equals_the_plain_definition(phi):
+    chains = autoregressive(phi, (3, 14, 40), seed=9)
+    got = diagnostics.effective_sample_size(chains, split=False)
+    assert got == pytest.approx([plain_ess(chains[:, :, entry]) for entry in range(40)])
+
+
 def test_ess_falls_when_chains_disagree():
     chains = np.random.default_rng(1).standard_normal((4, 100))
     assert diagnostics.effective_sample_size(chains) > 200

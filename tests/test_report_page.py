@@ -424,7 +424,7 @@ def test_everything_can_be_reached_with_the_tab_key(opened):
     )
     unnamed = (
         "return [...document.querySelectorAll('button, select, input, [role=slider], svg[role=img]')]"
-        ".filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label') || e.title))"
+        ".filter((e) => !(e.ariaLabel || e.textContent.trim() || e.closest('label') || e.title))"
         ".map((e) => e.outerHTML)"
     )
     assert opened.js(unnamed) == []
