@@ -34,6 +34,7 @@ from .io.images import read_photo
 
 Pixels = NDArray[np.uint8]
 
+CHECKPOINT = "checkpoint.safetensors"
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"})
 VALIDATION_LEVELS = (15, 25, 50, 75)
 """Noise levels of the validation, of 255; on [-1, 1] they are 2 / 255 as large."""
@@ -326,7 +327,7 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
 
 
 def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainState:
-    """Read a checkpoint back; the settings and the photographs must be those it was made with."""
+    """Read a checkpoint back; the network's shape and the photographs must be the same."""
     state = fresh_state(settings)
     with safe_open(path, framework="pt") as file:
         record = json.loads(file.metadata()["training"])
@@ -356,17 +357,24 @@ def _like(parameter: Tensor, value: Tensor) -> Tensor:
 
 
 def _same_run(record: dict[str, Any], settings: TrainSettings, photos: Photos, path: Path) -> None:
-    wanted = json.loads(json.dumps(asdict(settings)))
-    changed = [key for key, value in wanted.items() if record["settings"].get(key) != value]
-    if changed:
-        raise UsageError(
-            f"{path} was trained with another {', '.join(changed)}",
-            hint="give the same options as before, or train into a new folder",
-        )
+    if record["settings"]["network"] != settings.network.options():
+        raise UsageError(f"{path} holds a network of another shape", hint="train into a new folder")
     if record["photographs"] != photos.fingerprint:
         raise UsageError(
             f"{path} was trained on other photographs", hint="restore the folder, or train into a new one"
         )
+
+
+def changed_settings(path: Path, settings: TrainSettings) -> dict[str, tuple[Any, Any]]:
+    """What differs from the settings that a checkpoint was made with: name to (then, now).
+
+    Apart from the network's shape any of them may change between stretches; with the same ones a resumed
+    run is the uninterrupted run, bit for bit.
+    """
+    with safe_open(path, framework="pt") as file:
+        then = json.loads(file.metadata()["training"])["settings"]
+    now = json.loads(json.dumps(asdict(settings)))
+    return {key: (then.get(key), value) for key, value in now.items() if then.get(key) != value}
 
 
 def resume_point(folder: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> TrainState:
@@ -375,13 +383,13 @@ def resume_point(folder: Path, settings: TrainSettings, photos: Photos, plan: Pl
     When the last checkpoint is in the decay of a shorter plan, and the new plan has not come to its own
     decay by then, training goes on from `stable/`.
     """
-    last = folder / "checkpoint.safetensors"
+    last = folder / CHECKPOINT
     if not last.is_file():
         raise InputError(f"there is no checkpoint in {folder}", hint="leave out --resume")
     state = load_state(last, settings, photos)
     early = plan.progress(state.step, state.seconds) < 1 - settings.decay_share
     if state.decaying and early:
-        state = load_state(folder / "stable" / "checkpoint.safetensors", settings, photos)
+        state = load_state(folder / "stable" / CHECKPOINT, settings, photos)
     return state
 
 
@@ -403,7 +411,7 @@ def train(
     save_every: seconds between checkpoints. The draws depend on the state alone, never on the clock; only
     a plan in minutes makes the learning rate follow the clock.
     """
-    last, stable = folder / "checkpoint.safetensors", folder / "stable" / "checkpoint.safetensors"
+    last, stable = folder / CHECKPOINT, folder / "stable" / CHECKPOINT
     began = time.monotonic() - state.seconds
     saved_at = state.seconds
     progress = plan.progress(state.step, state.seconds)

@@ -133,16 +133,25 @@ def test_an_empty_folder_is_an_input_error(tmp_path, capsys):
     assert "no photograph" in capsys.readouterr().err
 
 
-def test_resume_refuses_other_settings_and_other_photographs(folder, tmp_path):
+def test_resume_refuses_another_network_and_other_photographs(folder, tmp_path):
     photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
     go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
-    other = TrainSettings(network=SMALL.network, batch_size=2, crop=16, warm_up=4)
-    with pytest.raises(UsageError, match="batch_size"):
+    other = replace(SMALL, network=replace(SMALL.network, blocks=(1, 2)))
+    with pytest.raises(UsageError, match="another shape"):
         training.resume_point(out, other, photos, Plan(steps=2))
     (folder / "0.png").unlink()
-    fewer = training.load_photos(folder, SMALL)
+    fewer = training.load_photos(folder, SMALL, without=out)
     with pytest.raises(UsageError, match="other photographs"):
         training.resume_point(out, SMALL, fewer, Plan(steps=2))
+
+
+def test_a_stretch_may_have_other_settings_and_they_are_named(folder, tmp_path):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    other = replace(SMALL, batch_size=2)
+    assert training.changed_settings(out / training.CHECKPOINT, other) == {"batch_size": (3, 2)}
+    state = training.resume_point(out, other, photos, Plan(steps=6))
+    assert len(go(state, photos, Plan(steps=6), out, other)) == 4
 
 
 @pytest.mark.parametrize("bad", [{}, {"steps": 3, "minutes": 1.0}, {"steps": 0}, {"minutes": -1.0}])

@@ -50,7 +50,7 @@ def train(
 
     settings = training.TrainSettings(batch_size=batch_size, crop=crop, learning_rate=lr, seed=seed)
     plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
-    if not resume and (out / "checkpoint.safetensors").exists():
+    if not resume and (out / training.CHECKPOINT).exists():
         raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
     photos = training.load_photos(folder, settings, without=out)
     for name, reason in photos.skipped.items():
@@ -59,6 +59,8 @@ def train(
     state = training.resume_point(out, settings, photos, plan) if resume else training.fresh_state(settings)
     if resume:
         render.note(f"going on from step {state.step}")
+        for name, (then, now) in training.changed_settings(out / training.CHECKPOINT, settings).items():
+            render.warn(f"{name.replace('_', ' ')} was {then}, is now {now}")
     infos = training.train(state, photos, settings, plan, out, save_every=60 * save_every)
     with _stop_on_interrupt() as stop:
         for info in _show(infos, done=plan.progress(state.step, state.seconds)):
@@ -67,7 +69,7 @@ def train(
                     out, state, settings, photos, plan, source=folder.resolve().name
                 )
             if stop:
-                training.save_state(out / "checkpoint.safetensors", state, settings, photos)
+                training.save_state(out / training.CHECKPOINT, state, settings, photos)
                 raise KeyboardInterrupt
     for path in written:
         render.path(path)
