@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from diffbcp_cli import weights
 from diffbcp_cli.diffusion.mixed import MixedPrecision
 from diffbcp_cli.diffusion.natural import Natural, NaturalConfig
 from diffbcp_cli.diffusion.precondition import EDM
@@ -146,6 +147,20 @@ def test_tiles_of_a_convolutional_network_agree_with_the_whole_and_show_no_seam(
     # a seam would make single columns or rows stand out
     assert error.mean((0, 1, 2)).max() < 1e-6
     assert error.mean((0, 1, 3)).max() < 1e-6
+
+
+@pytest.mark.slow
+def test_tiles_of_the_bundled_prior_agree_with_the_whole():
+    data = pytest.importorskip("skimage.data", reason="takes its photograph from scikit-image")
+    if not weights.find("natural").folder.is_dir():
+        pytest.skip("the bundled prior is not in this checkout")
+    prior = weights.load_prior("natural", device="cpu")
+    clean = torch.from_numpy(data.astronaut()).permute(2, 0, 1)[None] / 127.5 - 1  # (1, 3, 512, 512)
+    x = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(4))
+    tiles = Tiled(prior, size=256, overlap=64, multiple=prior.network.config.multiple)
+    error = ((tiles.denoise(x, 0.3) - prior.denoise(x, 0.3)) / 2).square()
+    assert -10 * math.log10(error.mean().item()) > 60
+    assert error.mean((0, 1, 2)).max() < 1e-6
 
 
 def test_fit_resizes_to_the_networks_own_size_and_tells_it_the_noise_that_is_left():

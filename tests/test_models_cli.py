@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hub_server import COMMIT, HubServer, Repo
 
+pytestmark = pytest.mark.slow
+
 CONTENT = bytes(range(256)) * 100_000  # 25.6 MB: the Hub's client takes 10 MiB at a time
 SHA = hashlib.sha256(CONTENT).hexdigest()
 REGISTRY = f"""

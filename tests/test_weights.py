@@ -304,6 +304,7 @@ print(json.dumps({**prior.identity.as_dict(), "sum": prior.denoise(x, 0.5).sum()
 """
 
 
+@pytest.mark.slow
 def test_any_hub_id_loads_and_then_needs_no_hub(unet2d, tmp_path):
     folder = unet2d[0] / "bare"  # like google/ddpm-*: a pickle, and the schedule beside it
     (folder / "scheduler_config.json").write_text('{"beta_schedule": "linear", "beta_end": 0.015}')
