@@ -197,3 +197,5 @@ def test_the_command_trains_and_refuses_to_start_over(folder, tmp_path, capsys):
     assert str(Path(tmp_path / "out" / "model.safetensors")) in capsys.readouterr().out
     assert run([*arguments, "--steps", "2"]) == 2
     assert run([*arguments, "--steps", "3", "--resume"]) == 0
+    assert run([*arguments, "--steps", "3", "--resume"]) == 2
+    assert "end of this plan" in capsys.readouterr().err

@@ -61,9 +61,12 @@ def train(
         render.note(f"going on from step {state.step}")
         for name, (then, now) in training.changed_settings(out / training.CHECKPOINT, settings).items():
             render.warn(f"{name.replace('_', ' ')} was {then}, is now {now}")
+    start = plan.progress(state.step, state.seconds)
+    if start >= 1:
+        raise UsageError(f"{out} has come to the end of this plan", hint="a larger --minutes or --steps")
     infos = training.train(state, photos, settings, plan, out, save_every=60 * save_every)
     with _stop_on_interrupt() as stop:
-        for info in _show(infos, done=plan.progress(state.step, state.seconds)):
+        for info in _show(infos, start=start, began=state.seconds):
             if info.saved or stop:
                 written = model_folder.write_model_folder(
                     out, state, settings, photos, plan, source=folder.resolve().name
@@ -90,16 +93,18 @@ def _stop_on_interrupt() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _show(infos: Iterator[TrainInfo], *, done: float) -> Iterator[TrainInfo]:
-    """Pass the steps on, with a bar, and a line at each validation."""
+def _show(infos: Iterator[TrainInfo], *, start: float, began: float) -> Iterator[TrainInfo]:
+    """Pass the steps on, with a bar, and a line at each validation.
+
+    start, began: the share of the plan and the seconds of training that were done before.
+    """
     columns = (TextColumn("step {task.fields[step]}"), BarColumn(), TextColumn("{task.fields[text]}"))
-    smooth, start, began = None, done, None
+    smooth: float | None = None
     with Progress(*columns, console=render.err, transient=True) as bar:
         task = bar.add_task("train", total=1.0, step=0, text="")
         psnr = ""
         for info in infos:
             smooth = info.loss if smooth is None else 0.99 * smooth + 0.01 * info.loss
-            began = info.seconds if began is None else began
             pace = (info.seconds - began) / max(info.progress - start, 1e-9)
             left = _clock(pace * max(0.0, 1 - info.progress))
             if info.psnr:
