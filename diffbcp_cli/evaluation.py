@@ -28,7 +28,7 @@ Floats: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 
 METRICS = ("psnr", "ssim", "ms_ssim", "lpips", "mae")
-LOWER_IS_BETTER = ("lpips", "mae")
+_STEPS = {"uint8": 1.0 / 255.0, "uint16": 1.0 / 65535.0}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def score(pair: Pair, settings: Settings, network: LpipsNetwork | None = None) -
     }
     curves: Mapping[str, Mapping[str, list[float]]] = {}
     if pair.std is not None or pair.samples is not None:
-        record["calibration"], curves = _calibration(pair, result, truth, regions)
+        record["calibration"], curves = _calibration(pair, result, exact, regions)
     record["not_computed"] = missing
     return Score(pair, record, curves)
 
@@ -208,8 +208,9 @@ def _region(result: Floats, truth: Floats, where: Mask) -> Record:
 
 
 def _calibration(
-    pair: Pair, result: Floats, truth: Floats, regions: Mapping[str, Mask]
+    pair: Pair, result: Floats, exact: Photo, regions: Mapping[str, Mask]
 ) -> tuple[Record, dict[str, Mapping[str, list[float]]]]:
+    truth, step = exact.pixels, _STEPS.get(exact.depth, 0.0)
     std = read_std(pair, truth.shape)
     draws = read_samples(pair, truth.shape)
     if std is None:
@@ -221,16 +222,21 @@ def _calibration(
     curves: dict[str, Mapping[str, list[float]]] = {}
     for name, where in {"whole": None, **regions}.items():
         if where is None or where.any():
-            record[name], curves[name] = _calibration_in(result, std, draws, truth, where)
+            record[name], curves[name] = _calibration_in(result, std, draws, truth, where, step)
     return record, curves
 
 
 def _calibration_in(
-    mean: Floats, std: Floats, draws: NDArray[Any] | None, truth: Floats, where: Mask | None
+    mean: Floats,
+    std: Floats,
+    draws: NDArray[Any] | None,
+    truth: Floats,
+    where: Mask | None,
+    step: float,
 ) -> tuple[Record, Mapping[str, list[float]]]:
     levels = metrics.RELIABILITY_LEVELS
     if draws is None:
-        covered = metrics.coverage(mean, std, truth, levels, where)
+        covered = metrics.coverage(mean, std, truth, levels, where, step=step)
         crps = metrics.crps_gaussian(mean, std, truth, where)
     else:
         covered = metrics.coverage_from_samples(draws, truth, levels, where)
@@ -398,7 +404,7 @@ def conventions(settings: Settings, *, lpips_computed: bool) -> Record:
         "regions": "SSIM counts the windows centred in the region; a mask may differ by channel",
         "mask_polarity": settings.mask_polarity,
         "coverage": "share of the truth inside central intervals: of the draws by rank when there are draws, "
-        "else mean +- z std",
+        "else mean +- z std, where a truth of 8 or 16 bits counts by the share of its rounding cell inside",
         "crps": "of the draws (unbiased) when there are draws, else of a Gaussian; pictures in [0, 1]",
         "nll": f"Gaussian, natural logarithm, std at least {metrics.STD_FLOOR:.2g}",
         "ause": "mean absolute error left over that of all, area between std and oracle",

@@ -174,15 +174,28 @@ def coverage(
     truth: Picture,
     levels: Sequence[float] = LEVELS,
     where: Picture | None = None,
+    *,
+    step: float = 0.0,
 ) -> Array:
     """Share of the truth inside the central Gaussian intervals mean +- z std. All (H, W, C) -> (levels,).
 
     A perfectly calibrated std gives back the levels. An entry with std 0 is covered when it is exact.
+    step: the truth was rounded to multiples of it, 1/255 in an 8-bit file. It then lies anywhere in a cell of
+    that width, and counts by the share of the cell inside: else small stds would be covered in stairs.
     """
     error, spread = _error_and_std(mean, std, truth, where)
     size = np.abs(error)
-    z = [NormalDist().inv_cdf(0.5 + 0.5 * level) for level in levels]
-    return np.array([float((size <= factor * spread).mean()) for factor in z])
+    exact = (spread == 0.0) if step > 0.0 else np.ones(size.shape, dtype=bool)
+    low, high = size[~exact] - 0.5 * step, size[~exact] + 0.5 * step
+    shares = []
+    for level in levels:
+        reach = NormalDist().inv_cdf(0.5 + 0.5 * level) * spread
+        inside = float((size[exact] <= reach[exact]).sum())
+        if step > 0.0:
+            end = reach[~exact]
+            inside += float((np.clip(end, low, high) - np.clip(-end, low, high)).sum()) / step
+        shares.append(inside / size.size)
+    return np.array(shares)
 
 
 def coverage_from_samples(

@@ -55,11 +55,12 @@ def distribution(title: str, samples: Sequence[Sample], show: Callable[[float], 
 
 def _distribution_row(one: Sample, x: Scale, y: float, show: Callable[[float], str]) -> str:
     first, median, third = np.quantile(one.values, [0.25, 0.5, 0.75])
+    radius = 3.2 if len(one.values) <= 60 else 2.2 if len(one.values) <= 300 else 1.5
     dots = []
     for index, (name, value) in enumerate(zip(one.names, one.values, strict=True)):
         offset = 13.0 * (((index * 0.618034) % 1.0) - 0.5)  # golden steps: spread without chance
         dots.append(
-            f'<circle class="dot" cx="{x(value):.1f}" cy="{y + offset:.1f}" r="3.2" '
+            f'<circle class="dot" cx="{x(value):.1f}" cy="{y + offset:.1f}" r="{radius}" '
             f'data-image="{escape(name)}"><title>{escape(name)}: {show(value)}</title></circle>'
         )
     box = (
@@ -76,7 +77,8 @@ def _distribution_row(one: Sample, x: Scale, y: float, show: Callable[[float], s
         f'<path class="mean" d="M{x(one.mean):.1f} {mean_y - 4.5:.1f}l4.5 4.5l-4.5 4.5l-4.5 -4.5z">'
         f"<title>mean {show(one.mean)}</title></path>"
     )
-    return f'<g class="method-{one.method}">{box}{"".join(dots)}{whisker}{mean}</g>'
+    crowd = " crowd" if radius < 3.0 else ""
+    return f'<g class="method-{one.method}{crowd}">{box}{"".join(dots)}{whisker}{mean}</g>'
 
 
 def curves(
