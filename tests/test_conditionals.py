@@ -1,0 +1,376 @@
+"""Each conditional against the joint density, written out naively in `tiny.log_joint`.
+
+A conditional is right when it is proportional to the joint in its own variable. For the Gaussian ones that is
+a gradient and a Hessian; for the others, differences of the log joint between two values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from scipy import stats
+
+from diffbcp_cli.bcp import conditionals, random
+from diffbcp_cli.bcp import sweep as sweeps
+from diffbcp_cli.bcp.sweep import Coupling, draw_components
+
+HYPER = tiny.PROPER
+RANK = 4
+LAYOUTS = {"patch": ((2, 3), (5,)), "reshape": ((2, 3), (3, 2)), "grey": ((1, 3), (5,))}
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def difference(model, other):
+    return float(tiny.log_joint(model) - tiny.log_joint(other))
+
+
+# --- factors and weights ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Drawn:
+    """What the sweep asked a Gaussian conditional for: Q (n, S, S), b (n, S), and what came back."""
+
+    what: str
+    precision: torch.Tensor
+    linear: torch.Tensor
+    result: torch.Tensor
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Every call of the two Gaussian conditionals, batches of one factor put together."""
+    calls = []
+    rows, weights = conditionals.draw_rows, conditionals.draw_weights
+
+    def watched_rows(gram, linear, noise, which=None, *, what):
+        result = rows(gram, linear, noise, which, what=what)
+        gram = gram if which is None else gram[which]
+        calls.append(Drawn(what, gram + torch.eye(gram.shape[-1]), linear, result))
+        return result
+
+    def watched_weights(gram, linear, shrinkage, *, rng):
+        result = weights(gram, linear, shrinkage, rng=rng)
+        precision = gram + torch.diag(1 / shrinkage)
+        calls.append(Drawn("weights", precision[None], linear[None], result[None]))
+        return result
+
+    monkeypatch.setattr(conditionals, "draw_rows", watched_rows)
+    monkeypatch.setattr(conditionals, "draw_weights", watched_weights)
+    return calls
+
+
+def gaussian_of(model, field, members):
+    """(Q, b) of the joint in some columns of a factor, or some weights, flattened row by row: by autograd."""
+    whole = model.weights if field is None else model.factors[field]
+
+    def log_density(part):
+        changed = whole.clone()
+        changed[..., members] = part
+        if field is None:
+            return tiny.log_joint(dataclasses.replace(model, weights=changed))
+        factors = (*model.factors[:field], changed, *model.factors[field + 1 :])
+        return tiny.log_joint(dataclasses.replace(model, factors=factors))
+
+    zero = torch.zeros_like(whole[..., members])
+    linear = torch.autograd.functional.jacobian(log_density, zero).flatten()
+    precision = -torch.autograd.functional.hessian(log_density, zero).reshape(len(linear), len(linear))
+    return precision, linear
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("blocks", [[[0, 1, 2, 3]], [[2, 0], [3, 1]], [[3], [1], [0], [2]], [[1, 3, 0], [2]]])
+def test_factors_and_weights_are_drawn_from_the_joint(drawn, monkeypatch, blocks, layout, coupled):
+    left, right = LAYOUTS[layout]
+    observation = tiny.random_observation(left, right)
+    state = tiny.random_state(left, right, RANK)
+    z = torch.randn(observation.values.shape, generator=tiny.rng(5), dtype=torch.float64)
+    coupling = Coupling(0.6, z) if coupled else None
+    monkeypatch.setattr(sweeps, "_deal", lambda rank, block, rng: [torch.tensor(b) for b in blocks])
+    new, entries = draw_components(state, observation, coupling, block=2, budget=2**20, rng=tiny.rng(1))
+
+    # walk through the sweep with the drawn values, comparing each draw with the joint at that moment
+    model = tiny.model_of(state, observation, HYPER, coupling)
+    modes = [*range(len(left), len(left) + len(right)), *range(len(left)), None]  # right, left, weights
+    calls = iter(drawn)
+    for members in blocks:
+        for mode in modes:
+            call = next(calls)
+            precision, linear = gaussian_of(model, mode, members)
+            torch.testing.assert_close(torch.block_diag(*call.precision), precision, **CLOSE, msg=call.what)
+            torch.testing.assert_close(call.linear.flatten(), linear, **CLOSE, msg=call.what)
+            if mode is None:
+                weights = model.weights.clone()
+                weights[members] = call.result[0]
+                model = dataclasses.replace(model, weights=weights)
+            else:
+                factor = model.factors[mode].clone()
+                factor[:, members] = call.result
+                factors = (*model.factors[:mode], factor, *model.factors[mode + 1 :])
+                model = dataclasses.replace(model, factors=factors)
+    assert next(calls, None) is None
+    for found, expected in zip(
+        [*new.left, *new.right, new.weights], [*model.factors, model.weights], strict=True
+    ):
+        torch.testing.assert_close(found, expected, **CLOSE)
+    torch.testing.assert_close(entries, sweeps.reconstruct(new), **CLOSE)
+
+
+@pytest.mark.parametrize("which", [None, torch.tensor([1, 0, 1])])
+def test_rows_have_the_mean_and_covariance_of_their_precision(which):
+    half = torch.randn(3 if which is None else 2, 4, 6, generator=tiny.rng(), dtype=torch.float64)
+    gram = half @ half.mT
+    linear = torch.randn(3, 4, generator=tiny.rng(1), dtype=torch.float64)
+    precision = (gram if which is None else gram[which]) + torch.eye(4)
+
+    def draw(noise):
+        return conditionals.draw_rows(gram, linear, noise.expand(3, 4), which, what="rows")
+
+    mean = draw(torch.zeros(4))
+    root = torch.stack([draw(unit) - mean for unit in torch.eye(4, dtype=torch.float64)], -1)
+    torch.testing.assert_close(mean, torch.linalg.solve(precision, linear), **CLOSE)
+    torch.testing.assert_close(root @ root.mT, torch.linalg.inv(precision), **CLOSE)
+
+
+def test_weights_have_the_mean_and_covariance_of_their_precision(monkeypatch):
+    half = torch.randn(4, 6, generator=tiny.rng(), dtype=torch.float64)
+    gram, linear = half @ half.T, torch.randn(4, generator=tiny.rng(1), dtype=torch.float64)
+    shrinkage = torch.tensor([0.01, 0.5, 2.0, 7.0], dtype=torch.float64)
+    precision = gram + torch.diag(1 / shrinkage)
+
+    def draw(noise):
+        monkeypatch.setattr(random, "normal", lambda shape, *, rng, dtype=None: noise)
+        return conditionals.draw_weights(gram, linear, shrinkage, rng=tiny.rng())
+
+    mean = draw(torch.zeros(4))
+    root = torch.stack([draw(unit) - mean for unit in torch.eye(4)], -1)
+    torch.testing.assert_close(mean, torch.linalg.solve(precision, linear), **CLOSE)
+    torch.testing.assert_close(root @ root.T, torch.linalg.inv(precision), **CLOSE)
+
+
+# --- noise -----------------------------------------------------------------------------------------------
+
+
+def test_the_noise_precision_is_drawn_from_the_joint(monkeypatch):
+    """Gamma(shape, rate) read off the call: the draw at gamma = 1 is 1 / rate."""
+    left, right = LAYOUTS["patch"]
+    observation, state = tiny.random_observation(left, right), tiny.random_state(left, right, RANK)
+    shapes = []
+
+    def one(shape, *, rng):
+        shapes.append(float(shape))
+        return torch.ones(shape.shape, dtype=torch.float64)
+
+    x = sweeps.reconstruct(state)
+    square = float((observation.weight * observation.observed * (observation.values - x) ** 2).sum())
+    monkeypatch.setattr(random, "gamma", one)
+    rate = 1 / conditionals.draw_noise_precision(square, observation.count, HYPER, rng=tiny.rng())
+    (shape,) = shapes
+    model = tiny.model_of(state, observation, HYPER)
+    for tau, other in [(0.3, 2.0), (5.0, 1.1)]:
+        one, two = (
+            dataclasses.replace(model, noise_precision=torch.tensor(t, dtype=torch.float64))
+            for t in (tau, other)
+        )
+        expected = (shape - 1) * math.log(tau / other) - rate * (tau - other)
+        assert difference(one, two) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.statistical
+def test_noise_precisions_follow_their_gamma():
+    """KS at 1e-5, seed fixed."""
+    generator = tiny.rng(3)
+    draws = [conditionals.draw_noise_precision(7.0, 9.0, HYPER, rng=generator) for _ in range(4000)]
+    exact = stats.gamma(HYPER.tau_shape + 4.5, scale=1 / (HYPER.tau_rate + 3.5))
+    assert stats.kstest(draws, exact.cdf).pvalue > 1e-5
+
+
+# --- labels, sticks, variances ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model():
+    left, right = LAYOUTS["patch"]
+    return tiny.model_of(tiny.random_state(left, right, RANK), tiny.random_observation(left, right), HYPER)
+
+
+def with_label(model, r, label, theta):
+    allocation, shrinkage = model.allocation.clone(), model.shrinkage.clone()
+    allocation[r], shrinkage[r] = label, theta
+    return dataclasses.replace(model, allocation=allocation, shrinkage=shrinkage)
+
+
+def label_probability(model, r):
+    """P(zeta_r = h | rest), theta_r summed out of the joint: trapezoids in log theta."""
+    base, step = float(tiny.log_joint(model)), 0.125
+    thetas = torch.arange(-6.0, 7.0, step, dtype=torch.float64).exp().tolist()
+
+    def density(label, theta):
+        return math.exp(float(tiny.log_joint(with_label(model, r, label, theta))) - base)
+
+    found = [density(label, HYPER.spike_var) for label in range(1, r + 2)]
+    found += [sum(step * t * density(label, t) for t in thetas) for label in range(r + 2, RANK + 1)]
+    return np.array(found) / sum(found)
+
+
+@pytest.mark.parametrize("scale", [0.3, 3.0])
+def test_labels_have_the_probabilities_of_the_joint(model, monkeypatch, scale):
+    model = dataclasses.replace(model, weights=scale * model.weights)
+    seen = []
+
+    def watched(log_weight, *, rng):
+        seen.append(log_weight)
+        return log_weight.argmax(-1)
+
+    monkeypatch.setattr(random, "categorical", watched)
+    drawn = conditionals.draw_allocation(model.weights, model.sticks, HYPER, rng=tiny.rng())
+    assert torch.equal(drawn, seen[0].argmax(-1) + 1)  # labels count from one
+    probability = seen[0].softmax(-1).numpy()
+    for r in range(RANK):
+        np.testing.assert_allclose(probability[r], label_probability(model, r), rtol=1e-6, atol=1e-12)
+
+
+def test_the_last_stick_is_one_whatever_stands_there(model):
+    odd = model.sticks.clone()
+    odd[-1] = 0.2
+    one, two = (
+        conditionals.draw_allocation(model.weights, s, HYPER, rng=tiny.rng()) for s in (model.sticks, odd)
+    )
+    assert torch.equal(one, two)
+
+
+def test_huge_and_zero_weights_have_labels():
+    weights = torch.tensor([0.0, 1e30, -1e150, 1e-200], dtype=torch.float64)
+    sticks = torch.tensor([1e-12, 1 - 1e-12, 0.5, 1.0], dtype=torch.float64)
+    drawn = conditionals.draw_allocation(weights, sticks, HYPER, rng=tiny.rng())
+    assert ((drawn >= 1) & (drawn <= 4)).all()
+    assert drawn[1] > 2
+    assert drawn[2] > 3
+
+
+def test_sticks_are_drawn_from_the_joint(model, monkeypatch):
+    seen = []
+
+    def watched(a, b, *, rng):
+        seen.append((a.double(), b.double()))
+        return torch.full_like(a, 0.5, dtype=torch.float64)
+
+    monkeypatch.setattr(random, "beta", watched)
+    drawn = conditionals.draw_sticks(model.allocation, HYPER, rng=tiny.rng())
+    assert drawn.tolist() == [0.5] * (RANK - 1) + [1.0]
+    a, b = seen[0]
+    for r in range(RANK - 1):
+        one, two = model.sticks.clone(), model.sticks.clone()
+        one[r], two[r] = 0.2, 0.7
+        expected = (a[r] - 1) * math.log(0.2 / 0.7) + (b[r] - 1) * math.log(0.8 / 0.3)
+        found = difference(dataclasses.replace(model, sticks=one), dataclasses.replace(model, sticks=two))
+        assert found == pytest.approx(float(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("labels", [[1, 1, 1, 1], [4, 4, 4, 4], [2, 4, 1, 2]])
+def test_stick_counts(labels, monkeypatch):
+    """A label of R + 1, which a fresh state may hold, counts as above every stick."""
+    seen = []
+    monkeypatch.setattr(
+        random, "beta", lambda a, b, *, rng: seen.append((a, b)) or torch.ones(4).double() / 2
+    )
+    conditionals.draw_sticks(torch.tensor(labels), HYPER, rng=tiny.rng())
+    a, b = seen[0]
+    assert a.tolist() == [1 + labels.count(h) for h in (1, 2, 3, 4)]
+    assert b.tolist() == [HYPER.stick + sum(x > h for x in labels) for h in (1, 2, 3, 4)]
+
+
+def test_variances_are_drawn_from_the_joint(model, monkeypatch):
+    """InvGamma(shape, rate) read off the call: the draw at gamma = 1 is the rate."""
+    seen = []
+
+    def one(shape, *, rng):
+        seen.append(shape)
+        return torch.ones_like(shape)
+
+    monkeypatch.setattr(random, "gamma", one)
+    slab = model.allocation > torch.arange(1, RANK + 1)
+    rate = conditionals.draw_shrinkage(model.weights, slab, HYPER, rng=tiny.rng())
+    assert slab.any()
+    assert not slab.all()
+    assert (rate[~slab] == HYPER.spike_var).all()
+    for r in slab.nonzero().flatten().tolist():
+        label = int(model.allocation[r])
+        found = difference(with_label(model, r, label, 0.4), with_label(model, r, label, 1.5))
+        shape = float(seen[0][r])
+        expected = -(shape + 1) * math.log(0.4 / 1.5) - float(rate[r]) * (1 / 0.4 - 1 / 1.5)
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+# --- the scale move --------------------------------------------------------------------------------------
+
+
+def test_the_scale_move_leaves_the_reconstruction_alone():
+    left, right = LAYOUTS["reshape"]
+    state = tiny.random_state(left, right, RANK)
+    moved = sweeps.draw_scales(state, rng=tiny.rng(3))
+    torch.testing.assert_close(sweeps.reconstruct(moved), sweeps.reconstruct(state), rtol=1e-12, atol=1e-12)
+    assert not torch.equal(moved.weights, state.weights)
+    assert all(not torch.equal(a, b) for a, b in zip(moved.right, state.right, strict=True))
+
+
+def test_the_scale_move_leaves_modes_of_one_row_alone():
+    """Such a mode (the channel of a grey image) would need a chi-square of zero degrees of freedom."""
+    state = tiny.random_state((1, 3), (1,), RANK)
+    moved = sweeps.draw_scales(state, rng=tiny.rng(3))
+    assert torch.equal(moved.left[0], state.left[0])
+    assert torch.equal(moved.right[0], state.right[0])
+
+
+def test_the_scale_move_takes_zeros():
+    """A factor of zeros, or a weight of zero, is where a chain may start."""
+    theta = torch.ones(2, dtype=torch.float64)
+    factor, weights = torch.zeros(3, 2), torch.tensor([1.0, 0.0], dtype=torch.float64)
+    moved, moved_weights = conditionals.draw_scale(factor, weights, theta, rng=tiny.rng())
+    assert torch.equal(moved, factor)
+    assert torch.isfinite(moved_weights).all()
+    assert moved_weights[1] == 0
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("size", [2, 3, 12])
+def test_the_scale_move_keeps_the_prior(size):
+    """From exact draws of (a, lambda), one move gives exact draws. Three KS tests at 1e-5 a size, seed fixed."""
+    count, theta = 40_000, 0.8
+    generator = tiny.rng(size)
+    factor = torch.randn(size, count, generator=generator, dtype=torch.float64)
+    weights = theta**0.5 * torch.randn(count, generator=generator, dtype=torch.float64)
+    shrinkage = torch.full((count,), theta, dtype=torch.float64)
+    moved, moved_weights = conditionals.draw_scale(factor, weights, shrinkage, rng=generator)
+    assert (moved_weights != weights).double().mean() > 0.4
+    norm = moved.square().sum(0).numpy()
+    assert stats.kstest(norm, stats.chi2(size).cdf).pvalue > 1e-5
+    assert stats.kstest(moved_weights.numpy(), stats.norm(scale=theta**0.5).cdf).pvalue > 1e-5
+    # independent of each other: the ratio of two chi-squares, over their degrees of freedom, is an F
+    ratio = (norm / size) / (moved_weights.numpy() ** 2 / theta)
+    assert stats.kstest(ratio, stats.f(size, 1).cdf).pvalue > 1e-5
+
+
+@pytest.mark.statistical
+def test_the_scale_move_finds_its_distribution_along_the_orbit():
+    """Forty moves from (a, lambda) with |a|^2 = n: the density of |a|^2 there is
+    s^((I - 3)/2) exp(-s/2 - lambda^2 n / (2 theta s)). KS at 1e-5, seed fixed.
+    """
+    size, count, norm, square, theta = 4, 20_000, 9.0, 0.6, 0.5
+    factor = torch.full((size, count), (norm / size) ** 0.5, dtype=torch.float64)
+    weights = torch.full((count,), square**0.5, dtype=torch.float64)
+    shrinkage = torch.full((count,), theta, dtype=torch.float64)
+    generator = tiny.rng(1)
+    for _ in range(40):
+        factor, weights = conditionals.draw_scale(factor, weights, shrinkage, rng=generator)
+    grid = np.linspace(1e-6, 60, 400_001)
+    density = grid ** ((size - 3) / 2) * np.exp(-grid / 2 - square * norm / (2 * theta * grid))
+    cdf = np.cumsum(density) / density.sum()
+    found = factor.square().sum(0).numpy()
+    assert stats.kstest(found, lambda s: np.interp(s, grid, cdf)).pvalue > 1e-5
