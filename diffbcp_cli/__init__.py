@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["DiffbcpError", "Restoration", "__version__", "denoise", "inpaint", "load_prior"]
 
-_HOME = {"inpaint": "api", "denoise": "api", "load_prior": "api", "Restoration": "api", "DiffbcpError": "errors"}
+_HOME = {
+    "inpaint": "api",
+    "denoise": "api",
+    "load_prior": "api",
+    "Restoration": "api",
+    "DiffbcpError": "errors",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,9 @@ class Restoration:
     samples: NDArray[np.float32] | None = None
 
 
-def inpaint(image: ArrayLike, mask: ArrayLike, *, prior: Prior | str = "natural", **options: Any) -> Restoration:
+def inpaint(
+    image: ArrayLike, mask: ArrayLike, *, prior: Prior | str = "natural", **options: Any
+) -> Restoration:
     """Fill the pixels of `image` that `mask` does not mark as observed, and remove noise from the rest.
 
     image: (H, W), (H, W, 1) or (H, W, 3); uint8, uint16, or float in [0, 1]. mask: True = observed, (H, W) or
@@ -54,7 +56,11 @@ def inpaint(image: ArrayLike, mask: ArrayLike, *, prior: Prior | str = "natural"
         raise MaskError("the mask holds values other than 0 and 1", hint="True or 1 marks an observed pixel")
     observed = observed.astype(bool)
     observed = observed[..., None] if observed.ndim == 2 else observed
-    if observed.ndim != 3 or observed.shape[:2] != pixels.shape[:2] or observed.shape[2] not in (1, pixels.shape[2]):
+    if (
+        observed.ndim != 3
+        or observed.shape[:2] != pixels.shape[:2]
+        or observed.shape[2] not in (1, pixels.shape[2])
+    ):
         raise MaskError(f"the mask's shape {np.shape(mask)} does not fit the image's {np.shape(image)}")
     observed = np.broadcast_to(observed, pixels.shape)
     if not observed.any():

@@ -46,6 +46,8 @@ class RunConfig:
     chains: int = 1
     device: str = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    prior_scale: Literal["tile", "fit"] = "tile"
+    compile: bool = False
     observed: Observed = "posterior"
     save: tuple[str, ...] = ("mean", "std")
 
@@ -89,6 +91,7 @@ def _check_choices(cfg: RunConfig) -> None:
         "patch_weights": get_args(Weights),
         "observed": get_args(Observed),
         "precision": ("auto", "fp32", "bf16", "fp16"),
+        "prior_scale": ("tile", "fit"),
         "solver": ("second-order", "ancestral", "paper"),
     }
     for name, allowed in choices.items():

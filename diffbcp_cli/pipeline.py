@@ -100,9 +100,7 @@ def open_job(job: Job, *, note: Say, warn: Say) -> Opened:
 
 def run(opened: Opened, cfg: RunConfig, *, prior: LoadedPrior | None, wrap: Wrap = plain) -> Saved:
     """Restore one photograph and write its results."""
-    outcome = restore(
-        opened.photo.pixels, opened.observed, cfg, prior=prior, name=opened.job.name, wrap=wrap
-    )
+    outcome = restore(opened.photo.pixels, opened.observed, cfg, prior=prior, name=opened.job.name, wrap=wrap)
     record = _record(opened, cfg, prior, outcome)
     return Saved(_save(opened, cfg, outcome, record), record, outcome)
 

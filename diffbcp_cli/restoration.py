@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from .diffusion.prior import Prior
 from .errors import InputError
 from .sampler import Draw, Settings, SplitGibbs, make_generator
 from .summary import Moments
-from .weights import LoadedPrior, load_prior
+from .weights import Download, LoadedPrior, load_prior
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -78,11 +79,21 @@ def plain(draws: Iterable[Draw], total: int) -> Iterable[Draw]:
     return draws
 
 
-def open_prior(cfg: RunConfig) -> LoadedPrior | None:
-    """Load the prior that a run asks for; None for `none`."""
+def open_prior(
+    cfg: RunConfig, *, announce: Callable[[Download], None] | None = None, bars: bool = False
+) -> LoadedPrior | None:
+    """Load the prior that a run asks for, None for `none`; announce and bars as in `load_prior`."""
     if cfg.prior == "none":
         return None
-    return load_prior(cfg.prior, device=cfg.device, precision=cfg.precision)
+    return load_prior(
+        cfg.prior,
+        device=cfg.device,
+        precision=cfg.precision,
+        scale=cfg.prior_scale,
+        compile=cfg.compile,
+        announce=announce,
+        bars=bars,
+    )
 
 
 def seed_of(seed: int, name: str) -> int:
@@ -99,6 +110,7 @@ def settings_of(cfg: RunConfig) -> Settings:
         burn_in=cfg.burn_in,
         adapt_floor=cfg.adapt_floor if cfg.adapt_rank else None,
         noise_std=None if cfg.sigma is None else 2 * cfg.sigma,
+        warm_up=min(10, max(1, cfg.burn_in // 3)),
         rule=CouplingRule(cfg.coupling, cfg.rho_min, cfg.rho_max),
         solver=cfg.solver,
         calls=cfg.calls,
@@ -106,7 +118,13 @@ def settings_of(cfg: RunConfig) -> Settings:
 
 
 def restore(
-    pixels: Floats, observed: Bools, cfg: RunConfig, *, prior: Prior | None, name: str = "", wrap: Wrap = plain
+    pixels: Floats,
+    observed: Bools,
+    cfg: RunConfig,
+    *,
+    prior: Prior | None,
+    name: str = "",
+    wrap: Wrap = plain,
 ) -> Outcome:
     """Restore pixels (H, W, C) on [0, 1] from the observed ones, (H, W, C) bool; see `Outcome`.
 
@@ -170,7 +188,7 @@ def _sampler(
     known = torch.from_numpy(observed.transpose(2, 0, 1).copy()).to(device)
     clean = np.where(observed, pixels, np.float32(0.5))
     image = torch.from_numpy(np.ascontiguousarray(clean.transpose(2, 0, 1))).to(device) * 2 - 1
-    kind = "reshape" if cfg.tensorize == "reshape" else "patch"
+    kind: Literal["patch", "reshape"] = "reshape" if cfg.tensorize == "reshape" else "patch"
     shape = tensorize((channels, height, width), kind, patch=cfg.patch_size, stride=cfg.stride)
     observation = observe(image, known, shape, once=cfg.patch_weights == "once")
     return SplitGibbs(observation, prior, settings_of(cfg))

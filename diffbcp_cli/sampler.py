@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Generator, Tensor
@@ -30,10 +30,10 @@ class Settings:
     adapt_floor: float | None = None  # None: the rank stays as it is
     noise_std: float | None = None  # on [-1, 1]; None: inferred
     warm_up: int = 10  # sweeps before the prior's first call
-    rule: CouplingRule = CouplingRule()
+    rule: CouplingRule = field(default_factory=CouplingRule)
     solver: Solver = "second-order"
     calls: int = 4
-    hyper: Hyper = Hyper()
+    hyper: Hyper = field(default_factory=Hyper)
     budget: int = MEMORY_BUDGET
 
 
@@ -83,8 +83,10 @@ class SplitGibbs:
             rho = settings.rule.rho(state.noise_precision)
             z = self._draw_prior_image(chain.image, rho, rng)
             coupling = Coupling(rho**-2, observation.shape.unfold(z))
-        if settings.adapt_floor is not None and chain.step < settings.burn_in and rank.adaptation_due(
-            chain.step, rng=rng
+        if (
+            settings.adapt_floor is not None
+            and chain.step < settings.burn_in
+            and rank.adaptation_due(chain.step, rng=rng)
         ):
             state = rank.adapt(state, observation, settings.hyper, floor=settings.adapt_floor, rng=rng)
         state, info = sweep(

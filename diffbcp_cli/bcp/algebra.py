@@ -23,7 +23,7 @@ def contract(values: Tensor, rows: Sequence[Tensor], keep: int | None) -> Tensor
 
     values (I1 ... Im, T), rows [(I1, T), ..., (Im, T)] -> (I_keep, T), or (1, T) when keep is None.
     """
-    values = values.unflatten(0, [len(r) for r in rows])
+    values = values.reshape([len(r) for r in rows] + [values.shape[-1]])
     for mode in reversed(range(len(rows))):
         if mode != keep:
             view = [1] * (values.ndim - 1) + [-1]

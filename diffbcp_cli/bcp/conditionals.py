@@ -17,7 +17,9 @@ from .algebra import draw_from_precision
 from .state import Hyper
 
 
-def draw_rows(gram: Tensor, linear: Tensor, noise: Tensor, which: Tensor | None = None, *, what: str) -> Tensor:
+def draw_rows(
+    gram: Tensor, linear: Tensor, noise: Tensor, which: Tensor | None = None, *, what: str
+) -> Tensor:
     """Draw rows of one factor: a_i ~ N(Q^-1 b, Q^-1), Q = I + L (sum_j m_j k_j k_j^T) L, b = L sum_j e_j k_j.
 
     gram (n', S, S) is L (...) L, linear (n, S) is b, noise (n, S) standard normals, which (n,) as in
@@ -36,6 +38,25 @@ def draw_weights(gram: Tensor, linear: Tensor, shrinkage: Tensor, *, rng: Genera
     noise = random.normal(tuple(linear.shape), rng=rng).cpu().double()
     drawn = draw_from_precision(precision[None], linear.cpu().double()[None], noise[None], what="the weights")
     return drawn[0]
+
+
+def draw_scale(
+    factor: Tensor, weights: Tensor, shrinkage: Tensor, *, rng: Generator
+) -> tuple[Tensor, Tensor]:
+    """Move along a_r / c, c lambda_r, which leaves X alone: the slow direction of the plain Gibbs sweep.
+
+    On that orbit the norm |a_r|^2 has density chi2 with I - 1 degrees of freedom times N(c lambda_r; 0, theta_r)
+    (Haar measure dc / c, Jacobian c^(1 - I)). Propose the norm from chi2, accept with the ratio of the normals.
+
+    factor (I, S) with I > 1, weights and shrinkage (S,) float64 on the CPU -> both, moved.
+    """
+    norm = factor.double().square().sum(0).cpu()
+    new_norm = 2 * random.gamma(torch.full_like(norm, (len(factor) - 1) / 2), rng=rng)
+    square = weights.square()
+    new_square = square * norm / new_norm
+    accept = random.uniform(tuple(norm.shape), rng=rng).log() < 0.5 * (square - new_square) / shrinkage
+    stretch = torch.where(accept & (norm > 0), (new_norm / norm).sqrt(), 1.0)
+    return factor * stretch.to(factor), weights / stretch
 
 
 def draw_noise_precision(square: float, count: float, hyper: Hyper, *, rng: Generator) -> float:

@@ -164,7 +164,7 @@ def unpack(packed: Tensor, size: int) -> Tensor:
     low, high = torch.tril_indices(size, size, device=packed.device)
     where = torch.empty(size, size, dtype=torch.long, device=packed.device)
     where[low, high] = where[high, low] = torch.arange(len(low), device=packed.device)
-    return packed.index_select(1, where.flatten()).unflatten(1, (size, size))
+    return packed.index_select(1, where.flatten()).view(-1, size, size)
 
 
 def packed_squares(rows: Tensor) -> Tensor:

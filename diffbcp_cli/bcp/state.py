@@ -108,21 +108,48 @@ def image_of(entries: Tensor, observation: Observation) -> Tensor:
 
 
 def initial(observation: Observation, rank: int, hyper: Hyper, *, rng: Generator) -> State:
-    """Start the chain: small random factors, all components in the slab, the noise of a rough guess."""
-    shape = observation.shape
-    device = observation.values.device
-    modes = len(shape.left) + len(shape.right)
-    scale = rank ** (-0.5 / modes)  # X starts with the variance of about one component
+    """Start the chain at X = 0 with smooth left factors: cosines, the lowest frequencies first and strongest.
 
-    def factor(size: int) -> Tensor:
-        return random.normal((size, rank), rng=rng) * scale
-
+    Photographs are close to low-rank in such products of cosines, so the first sweeps find them quickly;
+    a little noise keeps chains with different seeds apart.
+    """
+    shape, device = observation.shape, observation.values.device
+    tables = [cosines(size).to(device) for size in shape.left]
+    picks, strength = _lowest_frequencies(shape.left, rank)
+    left = [table[:, pick.to(device)] for table, pick in zip(tables, picks, strict=True)]
     return State(
-        left=tuple(factor(size) for size in shape.left),
-        right=tuple(factor(size) for size in shape.right),
-        weights=torch.ones(rank, device=device),
+        left=tuple(f + 0.1 * random.normal((len(f), rank), rng=rng) for f in left),
+        right=tuple(
+            random.normal((size, rank), rng=rng) * (1.0 if mode else 0.0)
+            for mode, size in enumerate(shape.right)
+        ),
+        weights=strength.to(device),
         shrinkage=torch.ones(rank, dtype=torch.float64),
         allocation=torch.full((rank,), rank + 1, dtype=torch.long),
         sticks=torch.full((rank,), 1 / (1 + hyper.stick), dtype=torch.float64),
-        noise_precision=10.0,
+        noise_precision=100.0,
     )
+
+
+def cosines(size: int) -> Tensor:
+    """The discrete cosine basis, one column each, mean square 1, (size, size)."""
+    place = (torch.arange(size, dtype=torch.float64) + 0.5) * (torch.pi / size)
+    table = torch.cos(place[:, None] * torch.arange(size)) * 2**0.5
+    table[:, 0] = 1.0
+    return table.float()
+
+
+def _lowest_frequencies(sizes: tuple[int, ...], rank: int) -> tuple[list[Tensor], Tensor]:
+    """Choose `rank` products of cosines: their frequency in each mode (R,), and a typical strength (R,).
+
+    A step in frequency counts more in a short mode: colours vary less than places do.
+    """
+    grids = torch.meshgrid(*[torch.arange(size) for size in sizes], indexing="ij")
+    longest = max(sizes)
+    cost = sum(
+        (grid * (longest / size) ** 0.5 for grid, size in zip(grids, sizes, strict=True)), torch.zeros(())
+    )
+    order = cost.flatten().argsort(stable=True)
+    order = order.repeat(-(-rank // len(order)))[:rank]
+    strength = 0.5 / (1 + 4 * cost.flatten()[order])
+    return [grid.flatten()[order] for grid in grids], strength.float()

@@ -58,8 +58,21 @@ def sweep(
     residual = (observation.values - entries) * observation.observed
     square = float((observation.weight * residual.square()).sum(dtype=torch.float64))
     tau = conditionals.draw_noise_precision(square, observation.count, hyper, rng=rng)
-    state = draw_rank_prior(replace(state, noise_precision=tau), hyper, rng=rng)
-    return state, Info(square, entries)
+    state = draw_scales(replace(state, noise_precision=tau), rng=rng)
+    return draw_rank_prior(state, hyper, rng=rng), Info(square, entries)
+
+
+def draw_scales(state: State, *, rng: Generator) -> State:
+    """Trade scale between each factor and the weights, X unchanged."""
+    weights = state.weights.cpu().double()
+    factors = [*state.left, *state.right]
+    for mode, factor in enumerate(factors):
+        if len(factor) > 1:
+            factors[mode], weights = conditionals.draw_scale(factor, weights, state.shrinkage, rng=rng)
+    count = len(state.left)
+    return replace(
+        state, left=tuple(factors[:count]), right=tuple(factors[count:]), weights=weights.to(state.weights)
+    )
 
 
 def draw_rank_prior(state: State, hyper: Hyper, *, rng: Generator) -> State:
@@ -84,7 +97,13 @@ class _Block:
 
 
 def draw_components(
-    state: State, observation: Observation, coupling: Coupling | None, *, block: int, budget: int, rng: Generator
+    state: State,
+    observation: Observation,
+    coupling: Coupling | None,
+    *,
+    block: int,
+    budget: int,
+    rng: Generator,
 ) -> tuple[State, Tensor]:
     """Draw factors and weights block by block; return the new state and X (U, V)."""
     tau = state.noise_precision
@@ -98,7 +117,11 @@ def draw_components(
         Grams(observation.left_plan, tau, extra, budget),
         Grams(observation.right_plan, tau, extra, budget),
     )
-    left, right, weights = [f.clone() for f in state.left], [f.clone() for f in state.right], state.weights.clone()
+    left, right, weights = (
+        [f.clone() for f in state.left],
+        [f.clone() for f in state.right],
+        state.weights.clone(),
+    )
     entries = reconstruct(state)
     for members in _deal(state.rank, block, rng):
         part = _Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
@@ -156,5 +179,7 @@ def _draw_only(weights: Tensor, pulled: Tensor, q: Tensor, grams: Grams, side: s
     noise = random.normal(tuple(linear.shape), rng=rng)
     drawn = torch.empty_like(linear)
     for rows, gram, which in grams.batches(q * weights):
-        drawn[rows] = conditionals.draw_rows(gram, linear[rows], noise[rows], which, what=f"the {side} factor")
+        drawn[rows] = conditionals.draw_rows(
+            gram, linear[rows], noise[rows], which, what=f"the {side} factor"
+        )
     return drawn

@@ -107,7 +107,7 @@ class Reshape:
 
     def fold(self, entries: Tensor) -> Tensor:
         """(H1 H2, W1 W2 C) -> (C, H, W)."""
-        image = entries.unflatten(1, (-1, self.channels)).permute(2, 0, 1)
+        image = entries.reshape(len(entries), -1, self.channels).permute(2, 0, 1)
         return image[:, : self.height, : self.width]
 
 
@@ -128,7 +128,9 @@ def tensorize(
     return Patches(*size, patch=patch, stride=stride)
 
 
-def entry_weight(shape: Tensorization, size: tuple[int, int, int], *, once: bool, device: torch.device) -> Tensor:
+def entry_weight(
+    shape: Tensorization, size: tuple[int, int, int], *, once: bool, device: torch.device
+) -> Tensor:
     """w (U, V): with `once` 1 / (entries that hold the pixel), else 1; zero on padding."""
     inside = shape.unfold(torch.ones(size, device=device))
     if not once:

@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from ..errors import DiffbcpError
 from . import mask, models, render
+from .doctor import doctor
 from .eval import evaluate
 from .restore import denoise, inpaint
 from .train import train
@@ -35,7 +36,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Restore photographs: fill missing pixels, remove noise, and say how sure every pixel is."""
@@ -44,6 +46,7 @@ def root(
 app.command()(inpaint)
 app.command()(denoise)
 app.command()(train)
+app.command()(doctor)
 app.command("eval")(evaluate)
 app.add_typer(mask.app, name="mask")
 app.add_typer(models.app, name="models")

@@ -185,10 +185,16 @@ def _remark(scored: Results, *, quiet: bool) -> None:
         render.failure(failure.error, about=failure.name)
     if not scored.scores:
         raise InputError("not one pair could be scored")
-    if scored.matches.lone_results and not quiet:
+    if quiet:
+        return
+    if scored.matches.lone_results:
         render.warn(f"no truth for {_some(scored.matches.lone_results)}")
-    if scored.matches.lone_truths and not quiet:
+    if scored.matches.lone_truths:
         render.note(f"no result for {_some(scored.matches.lone_truths)}")
+    gaps = [gap for score in scored.scores for gap in score.record["not_computed"].items()]
+    for key, reason in dict(reversed(gaps)).items():
+        count = sum(other == key for other, _ in gaps)
+        render.note(f"{key} not computed for {count} of {len(scored.scores)}: {reason}")
 
 
 def _named(folders: list[Path]) -> dict[str, Path]:
@@ -259,7 +265,8 @@ def _table(first: str, columns: list[Column]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(first, overflow="ellipsis", no_wrap=True, min_width=12)
     for column in columns:
-        table.add_column(column.label, justify="right", min_width=len(column.text(0.0)))
+        widest = max(map(len, (*column.label.split(), column.text(0.0))))
+        table.add_column(column.label, justify="right", min_width=widest)
     return table
 
 

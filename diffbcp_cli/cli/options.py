@@ -24,6 +24,12 @@ SHARED: dict[str, tuple[Any, str, str]] = {
     "solver": (Literal["second-order", "ancestral", "paper"], "How the reverse diffusion steps.", _PRIOR),
     "calls": (int, "Network calls per iteration.", _PRIOR),
     "precision": (Literal["auto", "fp32", "bf16", "fp16"], "Number type of the network.", _PRIOR),
+    "prior_scale": (
+        Literal["tile", "fit"],
+        "Other sizes than the network's own: tiles, or a resized copy.",
+        _PRIOR,
+    ),
+    "compile": (bool, "Run the network through torch.compile.", _PRIOR),
     "iterations": (int, "Gibbs iterations.", _RUN),
     "burn_in": (int, "Iterations left out of the result.", _RUN),
     "thin": (int, "Of the rest, keep every n-th as a sample.", _RUN),
@@ -43,8 +49,9 @@ def _parameter(name: str) -> inspect.Parameter:
     kind, text, panel = SHARED[name]
     default = getattr(RunConfig(), name)
     flag = f"--{name.replace('_', '-')}"
-    option = typer.Option(flag, help=text, show_default=str(default), rich_help_panel=panel)
-    annotation = Annotated[kind | None, option]
+    shown = False if isinstance(default, bool) else str(default)
+    option = typer.Option(flag, help=text, show_default=shown, rich_help_panel=panel)
+    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
@@ -61,11 +68,13 @@ def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
     mine = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values() if p.name != "options"]
     call.__signature__ = inspect.Signature([*mine, *shared])  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in [*mine, *shared]}
-    del call.__wrapped__  # type: ignore[attr-defined]
+    del call.__wrapped__
     return call
 
 
-def run_config(options: dict[str, Any], *, config: Path | None, save: str, observed: str, fast: bool) -> RunConfig:
+def run_config(
+    options: dict[str, Any], *, config: Path | None, save: str, observed: str, fast: bool
+) -> RunConfig:
     """Lay the options over the configuration file, and that over the defaults."""
     base = FAST if fast else RunConfig()
     base = read_toml(config, base) if config is not None else base

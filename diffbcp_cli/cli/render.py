@@ -87,3 +87,17 @@ def summary(record: dict[str, Any]) -> None:
     if not record["finished"]:
         table.add_row("[yellow]interrupted[/yellow]", f"{record['draws']} draws were saved")
     err.print(table)
+
+
+def facts(found: dict[str, Any]) -> None:
+    """Show names and values, one a line; nested ones indented."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in found.items():
+        if isinstance(value, dict):
+            table.add_row(name, "")
+            for inner, what in value.items():
+                table.add_row(f"  {inner}", str(what))
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            table.add_row(name.replace("_", " "), escape(shown or "none"))
+    out.print(table)

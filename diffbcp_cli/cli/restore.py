@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from . import render
+from .models import announce
 from .options import run_config, with_run_options
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def denoise(
 def _run_one(job: Job, cfg: RunConfig, *, overwrite: bool, as_json: bool, quiet: bool) -> None:
     """Restore one photograph, show how it goes, and print what was written."""
     from .. import pipeline
-    from ..restoration import open_prior
+    from ..restoration import open_prior, plain
 
     if pipeline.is_finished(job.target) and not overwrite:
         render.note(f"{job.target.mean} is there already; --overwrite does it again")
@@ -97,8 +98,8 @@ def _run_one(job: Job, cfg: RunConfig, *, overwrite: bool, as_json: bool, quiet:
         return
     talk = (_silent, _silent) if quiet else (render.note, render.warn)
     opened = pipeline.open_job(job, note=talk[0], warn=talk[1])
-    prior = open_prior(cfg)
-    wrap = pipeline.plain if quiet else render.Progress(job.photo.name)
+    prior = open_prior(cfg, announce=None if quiet else announce, bars=not quiet)
+    wrap = plain if quiet else render.Progress(job.photo.name)
     saved = pipeline.run(opened, cfg, prior=prior, wrap=wrap)
     if not quiet:
         render.summary(saved.record)

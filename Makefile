@@ -1,0 +1,50 @@
+# make demo   restore a real photograph, offline, in about two minutes
+# make test   everything; make fast leaves out the slow, statistical and browser tests
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test fast lint format bench docs browser clean
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/python docs/demo.py demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q
+
+fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m "not slow and not statistical and not browser"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# photographs to measure on, of your own: make bench DATA=photos/
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/sweep.py
+	test -z "$(DATA)" || $(BIN)/python benchmarks/quality.py --data "$(DATA)" --prior none
+
+docs: $(VENV)/.installed
+	$(BIN)/python docs/make_reference.py
+
+# Debian's browser, for the tests of the report page
+browser:
+	command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver)
+
+clean:
+	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache

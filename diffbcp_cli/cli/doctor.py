@@ -1,0 +1,100 @@
+"""`diffbcp doctor`: what this machine offers, for the user and for a bug report."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from . import render
+
+PACKAGES = (
+    "torch",
+    "numpy",
+    "pillow",
+    "imageio",
+    "tifffile",
+    "opencv-python-headless",
+    "matplotlib",
+    "huggingface-hub",
+    "safetensors",
+    "typer",
+    "rich",
+)
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show the device, versions, cache and memory that a run would have."""
+    found = examine()
+    if as_json:
+        render.as_json(found)
+    else:
+        render.facts(found)
+
+
+def examine() -> dict[str, Any]:
+    """Look at the machine."""
+    return {
+        "diffbcp": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
+        "packages": {name: _version(name) for name in PACKAGES},
+        **_device(),
+        **_memory(),
+        **_cache(),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _device() -> dict[str, Any]:
+    import torch
+
+    from ..devices import pick_device, pick_precision
+
+    device = pick_device("auto")
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    precision = str(pick_precision("auto", device)).removeprefix("torch.")
+    return {
+        "device": str(device),
+        "precision": precision,
+        "gpus": gpus,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _memory() -> dict[str, Any]:
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # not every system has these names
+        return {"memory_gb": None, "memory_free_gb": None}
+    return {"memory_gb": round(total / 1e9, 1), "memory_free_gb": round(free / 1e9, 1)}
+
+
+def _cache() -> dict[str, Any]:
+    from huggingface_hub import constants
+
+    from ..weights import models_folder
+
+    cache = Path(constants.HF_HUB_CACHE)
+    present = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    bundled = models_folder() / "natural" / "model.safetensors"
+    return {
+        "cache": str(cache),
+        "cache_free_gb": round(shutil.disk_usage(present).free / 1e9, 1),
+        "offline": bool(constants.HF_HUB_OFFLINE),
+        "bundled_prior": str(bundled) if bundled.is_file() else None,
+    }
