@@ -282,3 +282,15 @@ def test_views_reach_from_the_worst_to_the_best_and_show_what_the_run_had(tmp_pa
     assert np.all(view.before[:, :16] == 0.0)
     assert np.array_equal(view.before[:, 16:], view.truth[:, 16:])
     assert list(view.results) == [""]
+
+
+def test_a_view_shows_the_runs_own_photograph_when_it_is_still_there(tmp_path):
+    make_set(tmp_path, ("a",))
+    noisy = save(tmp_path / "noisy.png", truth_picture(5))
+    (tmp_path / "out/a.json").write_text(json.dumps({"photo": str(tmp_path / "noisy.png")}), encoding="utf-8")
+    matches = match(tmp_path / "out", tmp_path / "truth")
+    (view,) = evaluation.views({"out": Results(matches, scores_of(matches), [])}, SETTINGS, limit=5)
+    assert view.before == pytest.approx(noisy, abs=1e-6)
+    (tmp_path / "noisy.png").unlink()
+    (view,) = evaluation.views({"out": Results(matches, scores_of(matches), [])}, SETTINGS, limit=5)
+    assert view.before is None
