@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tifffile
 from PIL import Image
 
 SHAPE = (40, 32, 3)
+
+
+def absent(reason: str) -> None:
+    """Something that a test needs is not installed: skip, but fail where everything must run (CI=true)."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def needs(*packages: str) -> None:
+    """Leave the test if one of these packages is not installed."""
+    for package in packages:
+        if find_spec(package) is None:
+            absent(f"{package} is not installed: pip install --no-deps {package}")
 
 
 def levels(picture: np.ndarray) -> np.ndarray:

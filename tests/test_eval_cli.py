@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from eval_data import make_set, save, truth_picture
+from eval_data import make_set, needs, save, truth_picture
 
 from diffbcp_cli import perceptual
 from diffbcp_cli.cli.app import run
@@ -55,6 +55,7 @@ def test_json_is_all_of_stdout_and_has_the_documented_keys(tmp_path, evaluate):
 
 
 def test_lpips_that_is_not_to_be_had_is_said_not_skipped(tmp_path, evaluate):
+    needs("lpips")
     make_set(tmp_path, ("a",))
     code, out, err = evaluate("out", "truth", "--json")
     assert code == 0
@@ -67,6 +68,8 @@ def test_lpips_that_is_not_to_be_had_is_said_not_skipped(tmp_path, evaluate):
 
 
 def test_lpips_asked_for_by_name_must_be_there(tmp_path, evaluate, monkeypatch):
+    needs("lpips")
+
     def unreachable(self, file, *, weights=False):
         self.out_of_reach = ModelError("the Hub is out of reach")
 
@@ -78,6 +81,7 @@ def test_lpips_asked_for_by_name_must_be_there(tmp_path, evaluate, monkeypatch):
 
 
 def test_lpips_is_computed_with_the_feed_that_was_asked_for(tmp_path, evaluate, monkeypatch):
+    needs("lpips")
     torch.manual_seed(0)
     trunk = {}
     channels = 3

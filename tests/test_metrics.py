@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from eval_data import needs
 from scipy import stats
 
 from diffbcp_cli import metrics, perceptual
@@ -37,7 +38,7 @@ def batch(x: np.ndarray) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def monai():
-    pytest.importorskip("monai")
+    needs("monai")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MONAI's own imports warn
         return importlib.import_module("monai.metrics.regression")
@@ -56,7 +57,8 @@ def test_psnr_and_ssim_equal_monais(monai, seed):
 
 @pytest.mark.parametrize("seed", PAIRS)
 def test_psnr_and_ssim_equal_scikit_images(seed):
-    skimage = pytest.importorskip("skimage.metrics")
+    needs("skimage")
+    skimage = importlib.import_module("skimage.metrics")
     a, b = pair(seed, (41, 64, 3))
     assert metrics.psnr(a, b) == pytest.approx(
         skimage.peak_signal_noise_ratio(a, b, data_range=1.0), abs=1e-5
@@ -69,7 +71,8 @@ def test_psnr_and_ssim_equal_scikit_images(seed):
 
 @pytest.mark.parametrize("shape", [(161, 170, 3), (192, 203, 1)])
 def test_ms_ssim_equals_pytorch_msssim(shape):
-    public = pytest.importorskip("pytorch_msssim")
+    needs("pytorch_msssim")
+    public = importlib.import_module("pytorch_msssim")
     for seed in range(2):
         a, b = pair(seed, shape)
         theirs = public.ms_ssim(batch(a), batch(b), data_range=1.0).item()
@@ -166,6 +169,7 @@ def vgg():
 
 @pytest.fixture(scope="module")
 def network(vgg):
+    needs("lpips")
     trunk = {f"features.{key}": value for key, value in vgg.state_dict().items()}
     return perceptual.LpipsNetwork.from_states(trunk, perceptual.read_heads(perceptual.installed_heads()))
 
@@ -173,6 +177,7 @@ def network(vgg):
 @pytest.fixture
 def reference(monkeypatch, vgg):
     """The lpips package itself on our trunk; torchvision, which it imports for VGG16, is stood in for."""
+    needs("lpips")
     torchvision = types.ModuleType("torchvision")
     models = types.ModuleType("torchvision.models")
     models.vgg16 = lambda **_: types.SimpleNamespace(features=vgg)
@@ -181,7 +186,7 @@ def reference(monkeypatch, vgg):
     monkeypatch.setitem(sys.modules, "torchvision.models", models)
     for name in [name for name in sys.modules if name.split(".")[0] == "lpips"]:
         monkeypatch.delitem(sys.modules, name)
-    package = pytest.importorskip("lpips")
+    package = importlib.import_module("lpips")
     yield package.LPIPS(net="vgg", verbose=False, pnet_rand=True)
     for name in [name for name in sys.modules if name.split(".")[0] == "lpips"]:
         del sys.modules[name]
@@ -206,6 +211,7 @@ def test_lpips_feeds_differ_and_grey_is_shown_as_rgb(network):
 
 
 def test_a_trunk_that_does_not_fit_is_an_error_never_random_weights(vgg):
+    needs("lpips")
     heads = perceptual.read_heads(perceptual.installed_heads())
     trunk = {f"features.{key}": value for key, value in vgg.state_dict().items()}
     missing = {key: value for key, value in trunk.items() if key != "features.17.bias"}
@@ -216,6 +222,7 @@ def test_a_trunk_that_does_not_fit_is_an_error_never_random_weights(vgg):
 
 
 def test_an_undownloaded_trunk_says_how_to_get_it(monkeypatch, tmp_path):
+    needs("lpips")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match="not downloaded yet") as caught:
         perceptual.load_lpips(download=False)
@@ -223,6 +230,7 @@ def test_an_undownloaded_trunk_says_how_to_get_it(monkeypatch, tmp_path):
 
 
 def test_a_trunk_that_is_not_the_pinned_file_is_refused(monkeypatch, tmp_path):
+    needs("lpips")
     (tmp_path / "model.safetensors").write_bytes(b"something else")
     monkeypatch.setattr(perceptual.Hub, "cached", lambda self, file: tmp_path / file)
     with pytest.raises(ModelError, match="not the trunk it should be"):
@@ -230,6 +238,8 @@ def test_a_trunk_that_is_not_the_pinned_file_is_refused(monkeypatch, tmp_path):
 
 
 def test_an_unreachable_hub_is_an_error_that_offers_to_go_on_without(monkeypatch):
+    needs("lpips")
+
     def unreachable(self, file, *, weights=False):
         self.out_of_reach = ModelError("no network")
 
@@ -248,6 +258,8 @@ def test_missing_heads_say_how_to_get_them(monkeypatch):
 
 def test_a_trunk_file_is_read_without_its_classifier(vgg, tmp_path):
     from safetensors.torch import save_file
+
+    needs("lpips")
 
     state = {f"features.{key}": value for key, value in vgg.state_dict().items()}
     save_file({**state, "head.fc.bias": torch.zeros(10)}, tmp_path / "trunk.safetensors")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import re
 import shutil
 from html.parser import HTMLParser
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from eval_data import levels, truth_picture
+from eval_data import absent, levels, truth_picture
 from PIL import Image
 
 from diffbcp_cli.io.report import View, page, side_for
@@ -166,23 +165,16 @@ FLAGS = (
 )
 
 
-def browser_is_missing(reason: str) -> None:
-    """A reason to skip at home; under CI=true a failure."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not chromium or not driver:
-        browser_is_missing("chromium is not installed: apt-get install -y chromium chromium-driver")
+        absent("chromium is not installed: apt-get install -y chromium chromium-driver")
     try:
         from selenium import webdriver
         from selenium.webdriver.chrome.service import Service
     except ImportError:
-        browser_is_missing("selenium is not installed: pip install 'diffbcp[dev]'")
+        absent("selenium is not installed: pip install 'diffbcp[dev]'")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
