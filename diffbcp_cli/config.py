@@ -24,6 +24,7 @@ EXTRAS: tuple[str, ...] = get_args(Extra)
 class RunConfig:
     """Options of `inpaint` and `denoise`; the names are those of the command line."""
 
+    method: Literal["diffbcp"] = "diffbcp"
     prior: str = "natural"
     iterations: int = 100
     burn_in: int = 40
@@ -91,6 +92,7 @@ def _check_choices(cfg: RunConfig) -> None:
         "patch_weights": get_args(Weights),
         "observed": get_args(Observed),
         "precision": ("auto", "fp32", "bf16", "fp16"),
+        "method": ("diffbcp",),
         "prior_scale": ("tile", "fit"),
         "solver": ("second-order", "ancestral", "paper"),
     }

@@ -9,7 +9,7 @@ import io as streams
 import json
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ def _observed(job: Job, photo: Photo, note: Say, warn: Say) -> Bools:
 
 def _save(opened: Opened, cfg: RunConfig, outcome: Outcome, record: dict[str, Any]) -> list[Path]:
     """Write every result that was asked for, the JSON file last: it marks the photograph as done."""
-    target, photo = opened.job.target, opened.photo
+    target, photo = opened.job.target, _opaque_where_filled(opened)
     written = []
     stale = target.file("json")
     stale.unlink(missing_ok=True)
@@ -151,6 +151,14 @@ def _save(opened: Opened, cfg: RunConfig, outcome: Outcome, record: dict[str, An
     record["files"] = [path.name for path in written]
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
     return [*written, files.write_bytes(stale, text.encode())]
+
+
+def _opaque_where_filled(opened: Opened) -> Photo:
+    """A pixel that was filled is there now, whatever its transparency said; the rest keep theirs."""
+    if opened.photo.alpha is None or opened.job.mask is None:
+        return opened.photo
+    filled = ~opened.observed.all(axis=-1)
+    return replace(opened.photo, alpha=np.where(filled, np.float32(1), opened.photo.alpha))
 
 
 def _save_picture(path: Path, pixels: np.ndarray[Any, Any], photo: Photo) -> list[Path]:

@@ -18,7 +18,6 @@ PACKAGES = (
     "torch",
     "numpy",
     "pillow",
-    "imageio",
     "tifffile",
     "opencv-python-headless",
     "matplotlib",

@@ -17,6 +17,7 @@ _MODEL, _RUN, _PRIOR = "Tensor model", "Run", "Prior"
 
 # name of the RunConfig field -> (type, help, panel)
 SHARED: dict[str, tuple[Any, str, str]] = {
+    "method": (Literal["diffbcp"], "The model; with --prior none it is plain Bayesian CP.", _MODEL),
     "prior": (str, "natural, a folder, a Hub id, or none for plain Bayesian CP.", _PRIOR),
     "coupling": (float, "Strength c of the prior: rho = sqrt(c / tau); smaller is stronger.", _PRIOR),
     "rho_min": (float, "Smallest rho, on the [-1, 1] scale.", _PRIOR),

@@ -90,8 +90,10 @@ def denoise(
 def _run_one(job: Job, cfg: RunConfig, *, overwrite: bool, as_json: bool, quiet: bool) -> None:
     """Restore one photograph, show how it goes, and print what was written."""
     from .. import pipeline
+    from ..devices import pick_device, pick_precision
     from ..restoration import open_prior, plain
 
+    pick_precision(cfg.precision, pick_device(cfg.device))
     if pipeline.is_finished(job.target) and not overwrite:
         render.note(f"{job.target.mean} is there already; --overwrite does it again")
         _show_finished(job, as_json)

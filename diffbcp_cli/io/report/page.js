@@ -128,8 +128,12 @@
       $("scale-name").textContent = kinds.join(" and ");
       $("scale-top").textContent = state.shown.top.toFixed(3);
     }
-    for (const button of $("presets").children)
-      button.setAttribute("aria-pressed", String(button.dataset.left === state.left && button.dataset.right === state.right));
+    const presets = $("presets");
+    for (const button of presets.children) {
+      const on = button.dataset.left === state.left && button.dataset.right === state.right;
+      button.setAttribute("aria-pressed", String(on));
+      if (on) presets.scrollTo({ left: button.offsetLeft - (presets.clientWidth - button.offsetWidth) / 2 });
+    }
     moveDivider(state.cut);
     moveLens(state.x, state.y);
   }
