@@ -53,4 +53,5 @@ def draw_from_precision(
         factor = factor[which]
     half = torch.linalg.solve_triangular(factor, linear.to(factor.dtype).unsqueeze(-1), upper=False)
     half = half + noise.to(factor.dtype).unsqueeze(-1)
-    return torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(-1).to(linear.dtype)
+    drawn: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(-1)
+    return drawn.to(linear.dtype)
