@@ -30,7 +30,7 @@ class RunConfig:
     burn_in: int = 40
     thin: int = 3
     rank: int = 200
-    block: int = 50
+    block: int = 25
     adapt_rank: bool = True
     adapt_floor: float = 0.05
     tensorize: Tensorize = "auto"

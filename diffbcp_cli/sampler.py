@@ -25,7 +25,7 @@ class Settings:
     """What fixes the Markov kernel."""
 
     rank: int = 200
-    block: int = 50
+    block: int = 25
     burn_in: int = 40
     adapt_floor: float | None = None  # None: the rank stays as it is
     noise_std: float | None = None  # on [-1, 1]; None: inferred
@@ -82,13 +82,10 @@ class SplitGibbs:
         if self.prior is not None and chain.image is not None and chain.step >= settings.warm_up:
             rho = settings.rule.rho(state.noise_precision)
             z = self._draw_prior_image(chain.image, rho, rng)
-            coupling = Coupling(rho**-2, observation.shape.unfold(z))
-        if (
-            settings.adapt_floor is not None
-            and chain.step < settings.burn_in
-            and rank.adaptation_due(chain.step, rng=rng)
-        ):
-            state = rank.adapt(state, observation, settings.hyper, floor=settings.adapt_floor, rng=rng)
+            coupling = Coupling(observation.share * rho**-2, observation.shape.unfold(z))
+        if self._adapts(chain.step) and rank.adaptation_due(chain.step, rng=rng):
+            floor = settings.adapt_floor or 0.0
+            state = rank.adapt(state, observation, settings.hyper, floor=floor, rng=rng)
         state, info = sweep(
             state,
             observation,
@@ -96,6 +93,7 @@ class SplitGibbs:
             coupling=coupling,
             block=settings.block,
             budget=settings.budget,
+            shuffle=chain.step > 0,
             rng=rng,
         )
         state = self._with_noise(state)
@@ -119,6 +117,11 @@ class SplitGibbs:
         while True:
             chain, draw = self.step(chain, rng=rng)
             yield chain, draw
+
+    def _adapts(self, step: int) -> bool:
+        """Rank adaptation waits for the second half of burn-in: before, components are still growing."""
+        settings = self.settings
+        return settings.adapt_floor is not None and settings.burn_in // 2 <= step < settings.burn_in
 
     def _draw_prior_image(self, image: Tensor, rho: float, rng: Generator) -> Tensor:
         """Draw Z | X: the reverse process from noise level rho, started at the fold average of X."""

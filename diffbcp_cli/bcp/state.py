@@ -83,6 +83,7 @@ class Observation:
     left_plan: GramPlan
     right_plan: GramPlan
     count: float  # sum of w over observed entries
+    share: float  # of one entry in its pixel's coupling to Z: 1 if w counts a pixel once, else 1 / copies on average
 
 
 def observe(image: Tensor, mask: Tensor, shape: Tensorization, *, once: bool = True) -> Observation:
@@ -99,6 +100,7 @@ def observe(image: Tensor, mask: Tensor, shape: Tensorization, *, once: bool = T
         left_plan=plan(weight, observed),
         right_plan=plan(weight.T.contiguous(), observed.T.contiguous()),
         count=float((weight * observed).sum(dtype=torch.float64)),
+        share=image.numel() / float(weight.sum(dtype=torch.float64)),
     )
 
 
@@ -108,14 +110,16 @@ def image_of(entries: Tensor, observation: Observation) -> Tensor:
 
 
 def initial(observation: Observation, rank: int, hyper: Hyper, *, rng: Generator) -> State:
-    """Start the chain at X = 0 with smooth left factors: cosines, the lowest frequencies first and strongest.
+    """Start the chain at X = 0: cosine factors on the left, lowest frequencies first, and hardly any weight.
 
-    Photographs are close to low-rank in such products of cosines, so the first sweeps find them quickly;
-    a little noise keeps chains with different seeds apart.
+    Only the constant component starts with a weight; the others grow as the data ask for them. Started at
+    once, they alias: where whole rows are missing, fine waves fit the known ones as well as coarse waves do,
+    and the chain takes long to forget it. A little noise keeps chains with different seeds apart.
     """
     shape, device = observation.shape, observation.values.device
     tables = [cosines(size).to(device) for size in shape.left]
-    picks, strength = _lowest_frequencies(shape.left, rank)
+    picks = _lowest_frequencies(shape.left, rank)
+    constant = torch.stack([pick == 0 for pick in picks]).all(0)
     left = [table[:, pick.to(device)] for table, pick in zip(tables, picks, strict=True)]
     return State(
         left=tuple(f + 0.1 * random.normal((len(f), rank), rng=rng) for f in left),
@@ -123,7 +127,7 @@ def initial(observation: Observation, rank: int, hyper: Hyper, *, rng: Generator
             random.normal((size, rank), rng=rng) * (1.0 if mode else 0.0)
             for mode, size in enumerate(shape.right)
         ),
-        weights=strength.to(device),
+        weights=torch.where(constant, 0.5, 3e-4).to(device),
         shrinkage=torch.ones(rank, dtype=torch.float64),
         allocation=torch.full((rank,), rank + 1, dtype=torch.long),
         sticks=torch.full((rank,), 1 / (1 + hyper.stick), dtype=torch.float64),
@@ -139,17 +143,15 @@ def cosines(size: int) -> Tensor:
     return table.float()
 
 
-def _lowest_frequencies(sizes: tuple[int, ...], rank: int) -> tuple[list[Tensor], Tensor]:
-    """Choose `rank` products of cosines: their frequency in each mode (R,), and a typical strength (R,).
+def _lowest_frequencies(sizes: tuple[int, ...], rank: int) -> list[Tensor]:
+    """Choose `rank` products of cosines, the lowest first: their frequency in each mode, (R,) each.
 
     A step in frequency counts more in a short mode: colours vary less than places do.
     """
     grids = torch.meshgrid(*[torch.arange(size) for size in sizes], indexing="ij")
-    longest = max(sizes)
-    cost = sum(
-        (grid * (longest / size) ** 0.5 for grid, size in zip(grids, sizes, strict=True)), torch.zeros(())
-    )
+    cost = torch.zeros(sizes)
+    for grid, size in zip(grids, sizes, strict=True):
+        cost += grid * (max(sizes) / size) ** 0.5
     order = cost.flatten().argsort(stable=True)
     order = order.repeat(-(-rank // len(order)))[:rank]
-    strength = 0.5 / (1 + 4 * cost.flatten()[order])
-    return [grid.flatten()[order] for grid in grids], strength.float()
+    return [grid.flatten()[order] for grid in grids]

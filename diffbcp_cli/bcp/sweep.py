@@ -49,12 +49,21 @@ def sweep(
     hyper: Hyper,
     *,
     coupling: Coupling | None = None,
-    block: int = 50,
+    block: int = 25,
     budget: int = MEMORY_BUDGET,
+    shuffle: bool = True,
     rng: Generator,
 ) -> tuple[State, Info]:
-    """Draw every part of the tensor model once. Inputs are left alone."""
-    state, entries = draw_components(state, observation, coupling, block=block, budget=budget, rng=rng)
+    """Draw every part of the tensor model once. Inputs are left alone.
+
+    shuffle: deal the components at random; without it the blocks follow their order, strongest first at the
+    start of a chain, so that no block of fine detail explains what a coarse one should.
+    """
+    order = (
+        random.permutation(state.rank, rng=rng) if shuffle else torch.arange(state.rank, device=rng.device)
+    )
+    blocks = order.tensor_split(max(1, round(state.rank / block)))
+    state, entries = draw_components(state, observation, coupling, blocks=blocks, budget=budget, rng=rng)
     residual = (observation.values - entries) * observation.observed
     square = float((observation.weight * residual.square()).sum(dtype=torch.float64))
     tau = conditionals.draw_noise_precision(square, observation.count, hyper, rng=rng)
@@ -101,7 +110,7 @@ def draw_components(
     observation: Observation,
     coupling: Coupling | None,
     *,
-    block: int,
+    blocks: Sequence[Tensor],
     budget: int,
     rng: Generator,
 ) -> tuple[State, Tensor]:
@@ -123,7 +132,7 @@ def draw_components(
         state.weights.clone(),
     )
     entries = reconstruct(state)
-    for members in _deal(state.rank, block, rng):
+    for members in blocks:
         part = _Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
         rest = entries - part.entries()
         error = observation.weight * (pull - precision * rest)  # E, (U, V)
@@ -133,11 +142,6 @@ def draw_components(
         weights[members] = part.weights
         entries = rest + part.entries()
     return replace(state, left=tuple(left), right=tuple(right), weights=weights), entries
-
-
-def _deal(rank: int, block: int, rng: Generator) -> Sequence[Tensor]:
-    """Deal components at random into blocks of nearly equal size."""
-    return random.permutation(rank, rng=rng).tensor_split(max(1, round(rank / block)))
 
 
 def _draw_block(
