@@ -14,16 +14,17 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-deps lpips  # only its files of weights: its own torchvision is not needed
 	touch $@
 
 demo: $(VENV)/.installed
 	$(BIN)/python docs/demo.py demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
 fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m "not slow and not statistical and not browser"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow and not statistical and not browser"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
