@@ -86,14 +86,14 @@ def gaussian_of(model, field, members):
 @pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("blocks", [[[0, 1, 2, 3]], [[2, 0], [3, 1]], [[3], [1], [0], [2]], [[1, 3, 0], [2]]])
-def test_factors_and_weights_are_drawn_from_the_joint(drawn, monkeypatch, blocks, layout, coupled):
+def test_factors_and_weights_are_drawn_from_the_joint(drawn, blocks, layout, coupled):
     left, right = LAYOUTS[layout]
     observation = tiny.random_observation(left, right)
     state = tiny.random_state(left, right, RANK)
     z = torch.randn(observation.values.shape, generator=tiny.rng(5), dtype=torch.float64)
     coupling = Coupling(0.6, z) if coupled else None
-    monkeypatch.setattr(sweeps, "_deal", lambda rank, block, rng: [torch.tensor(b) for b in blocks])
-    new, entries = draw_components(state, observation, coupling, block=2, budget=2**20, rng=tiny.rng(1))
+    dealt = [torch.tensor(b) for b in blocks]
+    new, entries = draw_components(state, observation, coupling, blocks=dealt, budget=2**20, rng=tiny.rng(1))
 
     # walk through the sweep with the drawn values, comparing each draw with the joint at that moment
     model = tiny.model_of(state, observation, HYPER, coupling)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from diffbcp_cli.bcp.grams import plan
-from diffbcp_cli.bcp.state import Hyper, Observation, State
+from diffbcp_cli.bcp.state import Hyper, State, observe
 
 PROPER = Hyper(tau_shape=6.0, tau_rate=5.0, slab_shape=5.0, slab_rate=4.0, spike_var=0.05, stick=5.0)
 
@@ -37,12 +37,12 @@ def normal(*shape, generator, dtype=torch.float64):
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def make_observation(values, observed, weight, shape=None, *, strategy=None):
+def make_observation(values, observed, weight, left, right, *, strategy=None):
     """An observation from its entries (U, V); strategy forces the way of both Grams."""
-    return Observation(
-        shape=shape,
+    plain = observe(values[None], observed.bool()[None], Plain(left, right))
+    return replace(
+        plain,
         values=values,
-        observed=observed,
         weight=weight,
         left_plan=plan(weight, observed, strategy),
         right_plan=plan(weight.T.contiguous(), observed.T.contiguous(), strategy),
@@ -57,7 +57,7 @@ def random_observation(left, right, *, seed=0, dtype=torch.float64, share=0.6, s
     observed = (torch.rand(size, generator=generator) < share).to(dtype)
     weight = torch.tensor([0.0, 0.25, 0.5, 1.0, 1.0], dtype=dtype)
     weight = weight[torch.randint(5, size, generator=generator)]
-    return make_observation(values, observed * (weight > 0), weight, Plain(left, right), strategy=strategy)
+    return make_observation(values, observed * (weight > 0), weight, left, right, strategy=strategy)
 
 
 def random_state(left, right, rank, *, seed=0, dtype=torch.float64, hyper=PROPER):

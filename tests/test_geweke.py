@@ -1,0 +1,433 @@
+"""Geweke's joint test of the whole sweep, and of the whole step with the prior's image.
+
+A right sampler fails one comparison with probability 1e-4 (`geweke.FALSE_ALARM`, over all its quantities by
+Bonferroni); the seeds are fixed. Planted mistakes must be found by the same comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+
+import geweke
+import numpy as np
+import pytest
+import tiny
+import torch
+from scipy import stats
+
+from diffbcp_cli.bcp import conditionals, random
+from diffbcp_cli.bcp import sweep as sweeps
+from diffbcp_cli.bcp.state import Hyper, image_of, observe
+from diffbcp_cli.bcp.sweep import Coupling, reconstruct, sweep
+from diffbcp_cli.bcp.tensorize import tensorize
+from diffbcp_cli.coupling import CouplingRule
+from diffbcp_cli.diagnostics import effective_sample_size
+from diffbcp_cli.diffusion import grids
+from diffbcp_cli.diffusion.prior import GaussianPrior
+from diffbcp_cli.diffusion.reverse import sample
+from diffbcp_cli.sampler import Chain, Settings, SplitGibbs
+
+pytestmark = pytest.mark.statistical
+
+HYPER = Hyper(tau_shape=12.0, tau_rate=8.0, slab_shape=5.0, slab_rate=4.0, spike_var=0.05, stick=2.0)
+PRIOR_DRAWS = 60_000
+CHAINS, STEPS = 32, 30  # chains that start at draws from the prior
+
+
+# --- the sweep -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SweepCase:
+    """A tiny tensor with entry weights, a mask, and perhaps a target z for every entry.
+
+    Data: y_j ~ N(x_j, 1/(tau w_j)) at observed entries. The model's N(x_j, 1/tau)^{w_j} is that density times
+    tau^{(w_j - 1)/2}, so tau's marginal is a gamma of shape a0 + sum_obs (w_j - 1)/2. With a target,
+    z_j ~ N(x_j, rho^2 / w_j): the coupling with a fixed rho is a second observation of all entries.
+    """
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    block: int
+    rho: float | None = None
+    rank: int = 3
+    strategy: str | None = None
+
+    def observation(self):
+        return tiny.random_observation(
+            self.left, self.right, seed=3, dtype=torch.float32, strategy=self.strategy
+        )
+
+    def prior(self, rng):
+        """Marginal-conditional draws of the state, and then of the data."""
+        observation = self.observation()
+        counted = (observation.weight * observation.observed).double().numpy()
+        shape = HYPER.tau_shape + 0.5 * (counted.sum() - (counted > 0).sum())
+        draws = geweke.prior_draws(
+            PRIOR_DRAWS, [*self.left, *self.right], self.rank, HYPER, rng, tau_shape=shape
+        )
+        x = draws.entries(len(self.left))
+        spread = self.spread(observation.weight).numpy()
+        y = x + spread * rng.normal(size=x.shape) / np.sqrt(draws.noise_precision)[:, None, None]
+        z = x + spread * rng.normal(size=x.shape) * (self.rho or 0.0)
+        return draws, self.quantities(draws, y, z)
+
+    @staticmethod
+    def spread(weight):
+        return torch.where(weight > 0, weight.clamp_min(1e-9).rsqrt(), torch.zeros_like(weight))
+
+    def quantities(self, draws, y, z):
+        """Of the state, and of how it fits its data."""
+        observation, x = self.observation(), draws.entries(len(self.left))
+        weight, observed = observation.weight.numpy(), observation.observed.numpy()
+        found = geweke.quantities(draws, x)
+        found["misfit"] = draws.noise_precision * (weight * observed * (y - x) ** 2).sum((1, 2))
+        if self.rho is not None:
+            found["pull"] = (weight * (z - x) ** 2).sum((1, 2))
+        return found
+
+    def chains(self, starts, steps, generator):
+        """Successive-conditional draws: new data given the state, then the sweep; name -> (K, N)."""
+        observation = self.observation()
+        spread = self.spread(observation.weight)
+        states, data = [], []
+        for start in starts:
+            state = start
+            for _ in range(steps):
+                x = reconstruct(state)
+                noise = torch.randn((2, *x.shape), generator=generator)
+                y = x + spread * state.noise_precision**-0.5 * noise[0]
+                z = x + spread * (self.rho or 0.0) * noise[1]
+                coupling = None if self.rho is None else Coupling(self.rho**-2, z)
+                seen = replace(observation, values=y * observation.observed)
+                state, _ = sweep(state, seen, HYPER, coupling=coupling, block=self.block, rng=generator)
+                states.append(state)
+                data.append(torch.stack([y, z]).double().numpy())
+        y, z = np.stack(data, 1)
+        return in_chains(self.quantities(geweke.collect(states), y, z), len(starts))
+
+
+def in_chains(quantities, count):
+    return {name: values.reshape(count, -1) for name, values in quantities.items()}
+
+
+CASES = {
+    "all at once": SweepCase((2, 3), (4,), block=3),
+    "one by one, with a target": SweepCase((2, 2), (2, 3), block=1, rho=1.2),
+    "two blocks, gathered": SweepCase((1, 3), (5,), block=2, rho=0.8, strategy="gather"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_sweep_keeps_the_joint_distribution(name):
+    case = CASES[name]
+    draws, prior = case.prior(np.random.default_rng(1))
+    starts = [draws.state(i, len(case.left)) for i in range(CHAINS)]
+    name, z, threshold = geweke.worst(prior, case.chains(starts, STEPS, tiny.rng(1)))
+    assert abs(z) < threshold, (name, z)
+
+
+REAL = {name: getattr(conditionals, name) for name in dir(conditionals) if name.startswith("draw_")} | {
+    "group": sweeps._draw_group
+}
+
+
+def weights_with_theta_for_its_inverse(gram, linear, shrinkage, *, rng):
+    return REAL["draw_weights"](gram, linear, 1 / shrinkage, rng=rng)
+
+
+def noise_without_its_half(square, count, hyper, *, rng):
+    return REAL["draw_noise_precision"](square, 2 * count, hyper, rng=rng)
+
+
+def scale_with_a_degree_of_freedom_too_many(factor, weights, shrinkage, *, rng):
+    longer = torch.cat([factor, torch.zeros_like(factor[:1])])
+    moved, weights = REAL["draw_scale"](longer, weights, shrinkage, rng=rng)
+    return moved[:-1], weights
+
+
+def scale_that_forgets_the_weights(factor, weights, shrinkage, *, rng):
+    return REAL["draw_scale"](factor, weights, torch.full_like(shrinkage, 1e9), rng=rng)
+
+
+def spike_with_its_variance_as_std(weights, sticks, hyper, *, rng):
+    return REAL["draw_allocation"](weights, sticks, replace(hyper, spike_var=hyper.spike_var**2), rng=rng)
+
+
+def labels_of_the_neighbour(weights, sticks, hyper, *, rng):
+    """Each label is drawn from the weight of the component before."""
+    shifted = torch.cat([weights[1:], weights[:1]])
+    drawn = REAL["draw_allocation"](shifted, sticks, hyper, rng=rng)
+    return torch.cat([drawn[-1:], drawn[:-1]])
+
+
+def sticks_that_count_their_own_label_as_above(allocation, hyper, *, rng):
+    labels = torch.arange(1, len(allocation) + 1)
+    count = (allocation[None] == labels[:, None]).sum(1).double()
+    above = (allocation[None] >= labels[:, None]).sum(1).double()
+    sticks = random.beta(1 + count, hyper.stick + above, rng=rng)
+    sticks[-1] = 1.0
+    return sticks
+
+
+def variances_without_their_half(weights, in_slab, hyper, *, rng):
+    less = replace(hyper, slab_shape=hyper.slab_shape - 0.5)
+    return REAL["draw_shrinkage"](weights, in_slab, less, rng=rng)
+
+
+def rows_without_their_prior(gram, linear, noise, which=None, *, what):
+    return REAL["draw_rows"](gram - 0.5 * torch.eye(gram.shape[-1]), linear, noise, which, what=what)
+
+
+def rows_without_lambda(factors, weights, *rest):
+    return REAL["group"](factors, torch.ones_like(weights), *rest)
+
+
+BUGS = {
+    weights_with_theta_for_its_inverse: (conditionals, "draw_weights"),
+    noise_without_its_half: (conditionals, "draw_noise_precision"),
+    scale_with_a_degree_of_freedom_too_many: (conditionals, "draw_scale"),
+    scale_that_forgets_the_weights: (conditionals, "draw_scale"),
+    spike_with_its_variance_as_std: (conditionals, "draw_allocation"),
+    labels_of_the_neighbour: (conditionals, "draw_allocation"),
+    sticks_that_count_their_own_label_as_above: (conditionals, "draw_sticks"),
+    variances_without_their_half: (conditionals, "draw_shrinkage"),
+    rows_without_their_prior: (conditionals, "draw_rows"),
+    rows_without_lambda: (sweeps, "_draw_group"),
+}
+
+
+def found(case, draws, prior, left, generator, *, at_a_time=8):
+    """Run chains until the comparison finds something; return what, or None after as many as a right one gets."""
+    parts = []
+    for first in range(0, CHAINS, at_a_time):
+        starts = [draws.state(i, left) for i in range(first, first + at_a_time)]
+        parts.append(case.chains(starts, STEPS, generator))
+        together = {name: np.concatenate([p[name] for p in parts]) for name in prior}
+        name, z, threshold = geweke.worst(prior, together)
+        if abs(z) > threshold:
+            return name
+    return None
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_wrong_sweep_is_found_out(bug, monkeypatch):
+    case = CASES["all at once"]
+    draws, prior = case.prior(np.random.default_rng(2))
+    monkeypatch.setattr(*BUGS[bug], bug)
+    assert found(case, draws, prior, len(case.left), tiny.rng(2))
+
+
+# --- the step with the prior's image -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def fine_grid(monkeypatch):
+    """Let the reverse process go down to 2 % of rho, so that its draws are those of the posterior."""
+    monkeypatch.setattr(grids, "power_grid", partial(grids.power_grid, last=0.02))
+
+
+@dataclass(frozen=True)
+class StepCase:
+    """A tiny grey image, overlapping patches that count each pixel once, and a Gaussian prior on Z.
+
+    With xbar the fold average and S_p = sum_j w_j (x_j - xbar_p)^2 over the entries j of pixel p, the joint is
+        p(state) prod_p exp(-(tau o_p + rho^-2) S_p / 2)
+                        N(y_p; xbar_p, 1/tau)^{o_p} N(z_p; xbar_p, rho^2) N(z_p; m_p, v).
+    Take the prior's mean m as data too, with a flat density: then y, z and m follow from the state one by one
+    (m_p ~ N(z_p, v)), and the state is the prior's, kept with probability exp(-...), which never exceeds one.
+    """
+
+    size: tuple[int, int, int] = (1, 4, 3)
+    patch: int = 3
+    stride: int = 2
+    rank: int = 3
+    block: int = 3
+    rho: float = 0.9
+    var: float = 0.5
+    calls: int = 25
+
+    def observation(self):
+        shape = tensorize(self.size, "patch", patch=self.patch, stride=self.stride)
+        return observe(torch.zeros(self.size), self.mask(), shape, once=True)
+
+    def mask(self):
+        return torch.rand(self.size, generator=tiny.rng(4)) < 0.6
+
+    def images(self, entries):
+        """xbar (n, C, H, W) and S (n, C, H, W) of entries (n, U, V)."""
+        observation = self.observation()
+        units = torch.eye(entries[0].size).reshape(-1, *entries.shape[1:])
+        average = torch.stack([image_of(unit, observation) for unit in units]).double().flatten(1).numpy()
+        flat = entries.reshape(len(entries), -1)
+        mean, square = flat @ average, flat**2 @ average
+        return mean.reshape(-1, *self.size), (square - mean**2).reshape(-1, *self.size)
+
+    def prior(self, rng):
+        shape = self.observation().shape
+        sizes = [*shape.left, *shape.right]
+        draws = geweke.prior_draws(PRIOR_DRAWS // 4, sizes, self.rank, HYPER, rng)
+        image, scatter = self.images(draws.entries(len(shape.left)))
+        stiffness = draws.noise_precision[:, None, None, None] * self.mask().numpy() + self.rho**-2
+        keep = rng.random(len(image)) < np.exp(-0.5 * (stiffness * scatter).sum((1, 2, 3)))
+        draws, image = draws.take(keep), image[keep]
+        z = image + self.rho * rng.normal(size=image.shape)
+        m = z + self.var**0.5 * rng.normal(size=image.shape)
+        y = image + rng.normal(size=image.shape) / np.sqrt(draws.noise_precision)[:, None, None, None]
+        return draws, self.quantities(draws, y, z, m)
+
+    def quantities(self, draws, y, z, m):
+        entries = draws.entries(3)
+        image, scatter = self.images(entries)
+        tau = draws.noise_precision
+        return geweke.quantities(draws, entries) | {
+            "misfit": tau * (self.mask().numpy() * (y - image) ** 2).sum((1, 2, 3)),
+            "scatter": scatter.sum((1, 2, 3)),
+            "|z - x|^2": ((z - image) ** 2).sum((1, 2, 3)),
+            "|z - m|^2": ((z - m) ** 2).sum((1, 2, 3)),
+            "|z|^2": (z**2).sum((1, 2, 3)),
+            "z of one pixel": z[:, 0, 2, 1],
+            "z x": (z * image).sum((1, 2, 3)),
+        }
+
+    def settings(self):
+        rule = CouplingRule(strength=1.0, smallest=self.rho, largest=self.rho)
+        return Settings(rank=self.rank, block=self.block, warm_up=0, rule=rule, calls=self.calls, hyper=HYPER)
+
+    def chains(self, starts, steps, generator):
+        """Successive-conditional draws: new m and y, then the step; name -> (K, N)."""
+        observation, states, records = self.observation(), [], []
+        for start in starts:
+            image = image_of(reconstruct(start), observation)
+            z = image + self.rho * torch.randn(image.shape, generator=generator)
+            chain = Chain(start, z, image, 0)
+            for _ in range(steps):
+                noise = torch.randn((2, *self.size), generator=generator)
+                m = chain.prior_image + self.var**0.5 * noise[0]
+                y = chain.image + chain.state.noise_precision**-0.5 * noise[1]
+                prior = GaussianPrior(m, torch.tensor(self.var))
+                seen = replace(observation, values=observation.shape.unfold(y * self.mask()))
+                sampler = SplitGibbs(seen, prior, self.settings())
+                chain, draw = sampler.step(chain, rng=generator)
+                assert draw.rho == self.rho
+                states.append(chain.state)
+                records.append(torch.stack([y, draw.prior_image, m]).double().numpy())
+        y, z, m = np.stack(records, 1)
+        return in_chains(self.quantities(geweke.collect(states), y, z, m), len(starts))
+
+
+def test_the_step_with_the_prior_image_keeps_the_joint_distribution(fine_grid):
+    case = StepCase()
+    draws, prior = case.prior(np.random.default_rng(3))
+    starts = [draws.state(i, 3) for i in range(CHAINS)]
+    name, z, threshold = geweke.worst(prior, case.chains(starts, STEPS, tiny.rng(3)))
+    assert abs(z) < threshold, (name, z)
+
+
+def pull_by_the_wrong_power_of_rho(precision, entries):
+    return Coupling(1 / precision, entries)
+
+
+def prior_image_from_too_noisy_a_start(prior, x, rho, **options):
+    return sample(prior, x, 2**0.5 * rho, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [("Coupling", pull_by_the_wrong_power_of_rho), ("sample", prior_image_from_too_noisy_a_start)],
+)
+def test_a_wrong_step_is_found_out(name, bug, fine_grid, monkeypatch):
+    case = StepCase(rho=0.7)
+    draws, prior = case.prior(np.random.default_rng(4))
+    monkeypatch.setattr(f"diffbcp_cli.sampler.{name}", bug)
+    assert found(case, draws, prior, 3, tiny.rng(4))
+
+
+# --- the step against closed forms -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["second-order", "ancestral"])
+def test_the_prior_image_given_the_fold_average_is_gaussian(solver, fine_grid):
+    """Z | X has mean D(xbar, rho) and variance v rho^2 / (v + rho^2) at every pixel.
+
+    Standardised over 3 x 40 x 36 pixels and 10 draws, mean and variance lie within 5 standard errors (a false
+    alarm once in 10^6), with 2 % more for the finite grid.
+    """
+    size, rho = (3, 40, 36), 0.6
+    generator = tiny.rng(6)
+    mean, image = (torch.randn(size, generator=generator) for _ in range(2))
+    var = 0.05 + torch.rand(size, generator=generator)
+    prior = GaussianPrior(mean, var)
+    observation = observe(image, torch.rand(size, generator=generator) < 0.5, tensorize(size, "patch"))
+    rule = CouplingRule(strength=1.0, smallest=rho, largest=rho)
+    settings = Settings(
+        rank=1, block=1, warm_up=0, rule=rule, solver=solver, calls=25 if solver == "second-order" else 150
+    )
+    sampler = SplitGibbs(observation, prior, settings)
+    start = replace(sampler.init(rng=generator), image=image)
+    exact = (prior.denoise(image[None], rho)[0], prior.posterior_var(rho).sqrt())
+    scores = []
+    for _ in range(10):
+        _, draw = sampler.step(start, rng=generator)
+        scores.append((draw.prior_image - exact[0]) / exact[1])
+    scores = torch.stack(scores).flatten().double()
+    assert abs(float(scores.mean())) < 5 / len(scores) ** 0.5 + 0.02
+    assert abs(float(scores.var()) - 1) < 5 * (2 / len(scores)) ** 0.5 + 0.02
+
+
+def scale_mixture(y, observed, m, *, tau, rho, var, spike_var):
+    """Exact mean and variance of x and z, (4, V), when x_v = s b_v with s = lambda a1 a2 and b_v ~ N(0, 1).
+
+    Given s all is Gaussian: x_v has precision 1/s^2 + tau o_v + 1/(var + rho^2), and s is summed out on a grid of
+    log |s|, whose density is the convolution of three densities of the log of a half-normal.
+    """
+    step = 0.01
+    t = np.arange(-25.0, 3.0, step)
+    half_normal = 2 * stats.norm.pdf(np.exp(t)) * np.exp(t) * step
+    density = np.convolve(np.convolve(half_normal, half_normal), half_normal)
+    log_s = 3 * t[0] + step * np.arange(len(density)) + 0.5 * math.log(spike_var)
+    keep = log_s > -40
+    square, weight = np.exp(2 * log_s[keep])[:, None], density[keep]
+    data_precision = tau * observed + 1 / (var + rho**2)  # (V,)
+    linear = tau * observed * y + m / (var + rho**2)
+    target = linear / data_precision
+    evidence = stats.norm.logpdf(target, scale=np.sqrt(square + 1 / data_precision)).sum(1)
+    weight = weight * np.exp(evidence - evidence.max())
+    weight = (weight / weight.sum())[:, None]
+    precision = 1 / square + data_precision
+    mean = linear / precision
+    x_mean = (weight * mean).sum(0)
+    x_var = (weight * (1 / precision + mean**2)).sum(0) - x_mean**2
+    gain = var / (var + rho**2)  # z | x ~ N(m + gain (x - m), gain rho^2)
+    return np.stack([x_mean, x_var, m + gain * (x_mean - m), gain * rho**2 + gain**2 * x_var])
+
+
+def test_the_chain_with_a_gaussian_prior_has_its_exact_mean_and_variance(fine_grid):
+    """One component, known noise: mean and variance of X and Z at 4 entries, false alarms 1e-4 for all 16."""
+    y = np.array([1.1, -0.4, 0.9, 0.0])
+    m = np.array([0.5, -1.0, 1.2, 0.8])
+    observed = np.array([1.0, 1.0, 0.0, 0.0])
+    rho, var, noise_std = 0.6, 0.4, 0.7
+    hyper = Hyper(spike_var=1.5)
+    shape = tiny.Plain((1, 1), (4,))
+    observation = observe(
+        torch.from_numpy(y).float().reshape(1, 1, 4),
+        torch.from_numpy(observed).bool().reshape(1, 1, 4),
+        shape,
+    )
+    prior = GaussianPrior(torch.from_numpy(m).float().reshape(1, 1, 4), torch.tensor(var))
+    rule = CouplingRule(strength=1.0, smallest=rho, largest=rho)
+    settings = Settings(rank=1, block=1, warm_up=0, noise_std=noise_std, rule=rule, calls=20, hyper=hyper)
+    chain = SplitGibbs(observation, prior, settings).run(rng=tiny.rng(8))
+    draws = [draw for _, (_, draw) in zip(range(2600), chain, strict=False)][200:]
+    x, z = (
+        torch.stack([getattr(d, name).flatten() for d in draws]).double().numpy()
+        for name in ("image", "prior_image")
+    )
+    exact = scale_mixture(y, observed, m, tau=noise_std**-2, rho=rho, var=var, spike_var=hyper.spike_var)
+    scores = np.concatenate([x, (x - exact[0]) ** 2, z, (z - exact[2]) ** 2], 1)
+    worth = np.minimum(effective_sample_size(scores[None]), len(scores))
+    deviation = (scores.mean(0) - exact.flatten()) / np.sqrt(scores.var(0) / worth)
+    assert np.abs(deviation).max() < stats.norm.isf(geweke.FALSE_ALARM / (2 * scores.shape[1])), deviation
