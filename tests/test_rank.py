@@ -1,0 +1,153 @@
+"""Rank adaptation: what is dropped, what stays, and what a new component is made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import tiny
+import torch
+from scipy import stats
+
+from diffbcp_cli.bcp import rank
+from diffbcp_cli.bcp.sweep import reconstruct, sweep
+
+LAYOUT = ((2, 3), (7,))
+RANK = 5
+FREEDOM = 12  # 2 + 3 + 7
+HYPER = tiny.PROPER
+
+
+@pytest.fixture
+def observation():
+    return tiny.random_observation(*LAYOUT)
+
+
+def state_with(energies, slab, observation, *, tau=2.0):
+    """A state whose components have these energies, in the slab or not."""
+    state = tiny.random_state(*LAYOUT, len(energies))
+    now = rank.energy(state, observation)
+    position = torch.arange(1, len(energies) + 1)
+    slab = torch.tensor(slab)
+    return replace(
+        state,
+        weights=state.weights * (torch.tensor(energies, dtype=torch.float64) / now).sqrt(),
+        allocation=torch.where(slab, torch.full_like(position, len(energies) + 1), position),
+        noise_precision=tau,
+    )
+
+
+def adapt(state, observation, floor, seed=0):
+    return rank.adapt(state, observation, HYPER, floor=floor, rng=tiny.rng(seed))
+
+
+def test_the_energy_is_the_weighted_square_of_a_component(observation):
+    """With equal weights: sum over entries of w x_r^2."""
+    state = tiny.random_state(*LAYOUT, RANK)
+    even = replace(observation, weight=torch.full_like(observation.weight, 0.25))
+    for r, found in enumerate(rank.energy(state, even).tolist()):
+        alone = reconstruct(state.select(torch.tensor([r])))
+        assert found == pytest.approx(0.25 * float(alone.square().sum()), rel=1e-9)
+
+
+def test_weak_spike_components_go_and_the_strongest_of_them_stays_as_a_spare(observation):
+    limit = 0.5 * FREEDOM / 2.0  # floor x degrees of freedom / tau
+    energies = [0.1 * limit, 1.1 * limit, 0.2 * limit, 0.9 * limit, 0.01 * limit]
+    state = state_with(energies, [True, False, False, False, False], observation)
+    adapted = adapt(state, observation, 0.5)
+    found = rank.energy(adapted, observation).tolist()
+    assert found == pytest.approx([energies[0], energies[1], energies[3]])
+    assert adapted.in_slab.tolist() == [True, False, False]
+
+
+def test_a_single_weak_component_is_the_spare(observation):
+    state = state_with([5.0, 1e-9, 5.0], [True, False, True], observation)
+    assert adapt(state, observation, 0.1) is state
+
+
+def test_a_floor_of_zero_drops_nothing(observation):
+    state = state_with([1e-9] * RANK, [False] * RANK, observation)
+    assert adapt(state, observation, 0.0).rank == RANK
+
+
+def test_strong_components_stay_whatever_their_label(observation):
+    state = state_with([1e6] * RANK, [False] * RANK, observation)
+    assert adapt(state, observation, 1.0) is state
+
+
+def test_a_component_is_added_from_the_prior_when_none_is_spare(observation):
+    state = state_with([5.0] * RANK, [True] * RANK, observation)
+    grown = adapt(state, observation, 0.1)
+    assert grown.rank == RANK + 1
+    assert not grown.in_slab[-1]
+    assert grown.in_slab[:-1].all()
+
+
+def test_growing_keeps_the_components_that_were_there():
+    state = tiny.random_state(*LAYOUT, RANK, dtype=torch.float32)
+    grown = rank.grow(state, HYPER, rng=tiny.rng())
+    for old, new in zip((*state.left, *state.right), (*grown.left, *grown.right), strict=True):
+        assert new.dtype == old.dtype
+        assert torch.equal(new[:, :-1], old)
+    assert torch.equal(grown.weights[:-1], state.weights)
+    assert torch.equal(grown.sticks[: RANK - 1], state.sticks[: RANK - 1])
+    assert grown.shrinkage[-1] == HYPER.spike_var
+    assert grown.sticks[-1] == 1
+    assert 0 < grown.sticks[-2] < 1
+    assert grown.shrinkage.dtype == grown.sticks.dtype == torch.float64
+
+
+@pytest.mark.statistical
+def test_new_components_follow_the_prior():
+    """Three KS tests at 1e-5, seed fixed."""
+    state, generator = tiny.random_state(*LAYOUT, 1, dtype=torch.float32), tiny.rng(5)
+    grown = [rank.grow(state, HYPER, rng=generator) for _ in range(1500)]
+    weights = torch.stack([g.weights[-1] for g in grown])
+    assert stats.kstest(weights, stats.norm(scale=math.sqrt(HYPER.spike_var)).cdf).pvalue > 1e-5
+    assert stats.kstest([g.sticks[-2].item() for g in grown], stats.beta(1, HYPER.stick).cdf).pvalue > 1e-5
+    rows = torch.cat([g.left[1][:, -1] for g in grown])
+    assert stats.kstest(rows, stats.norm.cdf).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("change", ["smaller", "larger"])
+def test_the_sweep_goes_on_from_an_adapted_state(observation, change):
+    state = tiny.random_state(*LAYOUT, RANK)
+    if change == "smaller":
+        state = state.select(torch.tensor([True, False, True, False, True]))
+    else:
+        state = rank.grow(state, HYPER, rng=tiny.rng())
+    new, _ = sweep(state, observation, HYPER, block=2, rng=tiny.rng())
+    assert new.rank == state.rank
+    assert torch.isfinite(reconstruct(new)).all()
+
+
+@pytest.mark.parametrize("kind", ["mask", "index"])
+def test_select_keeps_components_and_on_which_side_they_are(kind):
+    state = tiny.random_state(*LAYOUT, RANK, seed=2)
+    keep = torch.tensor([True, False, True, True, False])
+    chosen = state.select(keep if kind == "mask" else keep.nonzero().flatten())
+    for old, new in zip((*state.left, *state.right), (*chosen.left, *chosen.right), strict=True):
+        assert torch.equal(new, old[:, keep])
+    assert torch.equal(chosen.weights, state.weights[keep])
+    assert torch.equal(chosen.shrinkage, state.shrinkage[keep])
+    assert torch.equal(chosen.in_slab, state.in_slab[keep])
+    assert state.in_slab[keep].any()
+    assert chosen.rank == 3
+
+
+def test_adaptation_comes_with_its_probability():
+    """exp(-1 - 0.005 i), within 5 standard errors."""
+    for step in (0, 100):
+        generator = tiny.rng(step)
+        share = sum(rank.adaptation_due(step, rng=generator) for _ in range(3000)) / 3000
+        expected = math.exp(-1 - 0.005 * step)
+        assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / 3000)
+
+
+def test_adaptation_leaves_its_inputs_alone(observation):
+    state = state_with([1e-9] * RANK, [False] * RANK, observation)
+    held = tiny.tensors_of(state, observation)
+    before = [(t._version, t.clone()) for t in held]
+    assert adapt(state, observation, 1.0).rank == 1
+    assert all(t._version == v and torch.equal(t, c) for t, (v, c) in zip(held, before, strict=True))
