@@ -124,5 +124,6 @@ def _to_unit(image: ArrayLike) -> tuple[NDArray[np.float32], float]:
             )
     else:
         raise InputError(f"an image is uint8, uint16 or float, not {values.dtype}")
-    pixels = (values.astype(np.float32) / np.float32(unit)).reshape(*values.shape[:2], -1)
+    shape = (*values.shape[:2], values.shape[2] if values.ndim == 3 else 1)
+    pixels = (values.astype(np.float32) / np.float32(unit)).reshape(shape)
     return pixels, unit

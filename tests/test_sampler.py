@@ -1,0 +1,325 @@
+"""The chain as the caller sees it: draws as they are asked for, fixed by the seed, the prior only when it is due."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import islice, pairwise
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from diffbcp_cli.bcp.state import observe
+from diffbcp_cli.bcp.tensorize import tensorize
+from diffbcp_cli.config import RunConfig
+from diffbcp_cli.coupling import CouplingRule
+from diffbcp_cli.diffusion.prior import GaussianPrior
+from diffbcp_cli.restoration import restore, seed_of, settings_of
+from diffbcp_cli.sampler import Settings, SplitGibbs, make_generator
+
+SIZE = (3, 17, 20)
+SETTINGS = Settings(
+    rank=4, block=2, burn_in=6, warm_up=3, calls=3, rule=CouplingRule(strength=1.0, smallest=0.3, largest=0.3)
+)
+
+
+class CountingPrior(GaussianPrior):
+    """A Gaussian prior that remembers at which noise levels it was called."""
+
+    def __init__(self, mean=0.0, var=0.3):
+        super().__init__(torch.as_tensor(mean), torch.tensor(var))
+        self.levels = []
+
+    def denoise(self, x, sigma):
+        self.levels.append(float(sigma))
+        return super().denoise(x, sigma)
+
+
+def photograph():
+    """A smooth image on [-1, 1] of low rank."""
+    down, across = torch.linspace(-1, 1, SIZE[1]), torch.linspace(0, 2, SIZE[2])
+    colour = torch.tensor([1.0, 0.6, -0.4])
+    return 0.7 * colour[:, None, None] * down[:, None] * torch.cos(across) + 0.1
+
+
+@pytest.fixture(params=["patch", "reshape"])
+def observation(request):
+    mask = torch.rand(SIZE, generator=tiny.rng(1)) < 0.5
+    noisy = photograph() + 0.02 * torch.randn(SIZE, generator=tiny.rng(2))
+    return observe(noisy, mask, tensorize(SIZE, request.param, patch=8, stride=4), once=True)
+
+
+def draws_of(observation, count, *, prior=None, settings=SETTINGS, seed=0):
+    steps = SplitGibbs(observation, prior, settings).run(rng=make_generator(seed, torch.device("cpu")))
+    return [draw for _, draw in islice(steps, count)]
+
+
+def same(one, two):
+    return all(torch.equal(a.image, b.image) for a, b in zip(one, two, strict=True))
+
+
+def test_run_gives_as_many_draws_as_it_is_asked_for(observation):
+    draws = draws_of(observation, 5)
+    assert [d.step for d in draws] == [0, 1, 2, 3, 4]
+    assert all(d.image.shape == SIZE and torch.isfinite(d.image).all() for d in draws)
+    assert all(not torch.equal(a.image, b.image) for a, b in pairwise(draws))
+
+
+def test_nothing_is_computed_before_it_is_asked_for(observation):
+    prior = CountingPrior()
+    settings = replace(SETTINGS, warm_up=0)
+    steps = SplitGibbs(observation, prior, settings).run(rng=tiny.rng())
+    assert prior.levels == []
+    list(islice(steps, 3))
+    assert len(prior.levels) == 2 * settings.calls  # the first sweep has no image to start from
+
+
+def test_the_seed_fixes_every_draw_and_the_global_generator_is_left_alone(observation):
+    torch.manual_seed(1)
+    one = draws_of(observation, 5, prior=CountingPrior())
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    two = draws_of(observation, 5, prior=CountingPrior())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert same(one, two)
+    assert all(torch.equal(a.prior_image, b.prior_image) for a, b in zip(one[3:], two[3:], strict=True))
+    assert not same(one, draws_of(observation, 5, prior=CountingPrior(), seed=1))
+
+
+def test_a_chain_goes_on_from_where_it_stands(observation):
+    whole = draws_of(observation, 7, prior=CountingPrior())
+    sampler, generator = SplitGibbs(observation, CountingPrior(), SETTINGS), tiny.rng(0)
+    chain, _ = list(islice(sampler.run(rng=generator), 4))[-1]
+    later = tiny.rng()
+    later.set_state(generator.get_state())
+    again = SplitGibbs(observation, CountingPrior(), SETTINGS).run(chain, rng=later)
+    rest = [draw for _, draw in islice(again, 3)]
+    assert [d.step for d in rest] == [4, 5, 6]
+    assert same(rest, whole[4:])
+
+
+def test_a_step_leaves_the_chain_before_it_alone(observation):
+    sampler, generator = SplitGibbs(observation, CountingPrior(), SETTINGS), tiny.rng(0)
+    chain, _ = list(islice(sampler.run(rng=generator), 4))[-1]
+    held = tiny.tensors_of(chain, observation)
+    before = [(t._version, t.clone()) for t in held]
+    sampler.step(chain, rng=generator)
+    assert all(t._version == v and torch.equal(t, c) for t, (v, c) in zip(held, before, strict=True))
+
+
+def test_without_a_prior_there_is_no_prior_image(observation):
+    draws = draws_of(observation, 5)
+    assert all(d.prior_image is None and d.rho is None for d in draws)
+
+
+def test_warm_up_makes_no_call_of_the_prior(observation):
+    prior = CountingPrior()
+    draws = draws_of(observation, SETTINGS.warm_up, prior=prior)
+    assert prior.levels == []
+    assert all(d.prior_image is None and d.rho is None for d in draws)
+    assert same(draws, draws_of(observation, SETTINGS.warm_up))
+
+
+def test_after_warm_up_each_step_calls_the_prior_from_rho_down(observation):
+    prior = CountingPrior()
+    draws = draws_of(observation, SETTINGS.warm_up + 2, prior=prior)
+    assert [d.rho for d in draws] == [None] * 3 + [0.3] * 2
+    assert len(prior.levels) == 2 * SETTINGS.calls
+    assert prior.levels[0] == prior.levels[SETTINGS.calls] == 0.3
+    assert prior.levels[: SETTINGS.calls] == sorted(prior.levels[: SETTINGS.calls], reverse=True)
+    assert draws[-1].prior_image.shape == SIZE
+
+
+def test_rho_follows_the_noise_of_the_step_before(observation):
+    settings = replace(SETTINGS, rule=CouplingRule(strength=9.0, smallest=1e-3, largest=1e3))
+    draws = draws_of(observation, 6, prior=CountingPrior(), settings=settings)
+    for before, after in pairwise(draws[2:]):
+        assert after.rho == pytest.approx(3 * before.noise_std)
+
+
+def test_a_prior_that_knows_the_answer_helps(observation):
+    """In the missing pixels, with hardly anything observed."""
+    truth = photograph()
+    mask = torch.rand(SIZE, generator=tiny.rng(1)) < 0.05
+    sparse = observe(truth, mask, observation.shape, once=True)
+    settings = replace(SETTINGS, rank=8, block=8)
+
+    def error(prior):
+        draws = draws_of(sparse, 40, prior=prior, settings=settings)[20:]
+        image = torch.stack([d.image for d in draws]).mean(0)
+        return float((image - truth)[~mask].square().mean())
+
+    assert error(CountingPrior(truth, 1e-4)) < 0.3 * error(None)
+
+
+@pytest.mark.parametrize("prior", [None, CountingPrior()])
+def test_given_noise_stays_as_it_is(observation, prior):
+    draws = draws_of(observation, 5, prior=prior, settings=replace(SETTINGS, noise_std=0.05))
+    assert all(d.noise_std == pytest.approx(0.05) for d in draws)
+    free = draws_of(observation, 5, prior=prior)
+    assert len({d.noise_std for d in free}) == 5
+
+
+def test_given_noise_is_used_from_the_first_sweep():
+    mask = torch.ones(SIZE, dtype=torch.bool)
+    observation = observe(photograph(), mask, tensorize(SIZE, "patch", patch=8, stride=4))
+    sampler = SplitGibbs(observation, None, replace(SETTINGS, noise_std=0.01))
+    assert sampler.init(rng=tiny.rng()).state.noise_precision == pytest.approx(1e4)
+
+
+def test_the_change_is_the_rms_difference_of_images(observation):
+    draws = draws_of(observation, 3)
+    assert draws[0].change == math.inf
+    for before, after in pairwise(draws):
+        expected = float((after.image - before.image).double().square().mean().sqrt())
+        assert after.change == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_rank_changes_during_burn_in_only(observation):
+    """A floor above all energies drops every spike component but one, when adaptation is due."""
+    settings = replace(SETTINGS, rank=8, burn_in=30, adapt_floor=1e12)
+    draws = draws_of(observation, 60, settings=settings)
+    ranks = [d.rank for d in draws]
+    assert ranks[0] == 8
+    assert ranks[29] < 8
+    assert len(set(ranks[30:])) == 1
+    assert all(0 <= d.active_rank < d.rank for d in draws)
+
+
+def test_without_adaptation_the_rank_stays(observation):
+    draws = draws_of(observation, 12, settings=replace(SETTINGS, adapt_floor=None))
+    assert {d.rank for d in draws} == {SETTINGS.rank}
+
+
+def test_the_chain_finds_a_low_rank_image(observation):
+    """Half the entries, 1 % noise: the mean of the draws is closer than the noise, and the noise is found."""
+    draws = draws_of(observation, 80, settings=replace(SETTINGS, rank=6, block=6, warm_up=0))[40:]
+    mean = torch.stack([d.image for d in draws]).mean(0)
+    assert float((mean - photograph()).square().mean().sqrt()) < 0.02
+    noise = sum(d.noise_std for d in draws) / len(draws)
+    assert 0.01 < noise < 0.03
+
+
+# --- restoration -----------------------------------------------------------------------------------------
+
+
+def pixels_and_mask():
+    pixels = (photograph().permute(1, 2, 0).numpy() + 1) / 2
+    observed = np.random.default_rng(0).random(pixels.shape) < 0.5
+    return pixels.astype(np.float32), observed
+
+
+def config(**options):
+    base = {
+        "prior": "none",
+        "iterations": 9,
+        "burn_in": 4,
+        "thin": 2,
+        "rank": 3,
+        "patch_size": 8,
+        "stride": 4,
+    }
+    return RunConfig(**{**base, "device": "cpu", **options})
+
+
+@pytest.mark.parametrize("thin", [1, 2, 7])
+def test_burn_in_is_left_out_and_samples_are_thinned(thin):
+    pixels, observed = pixels_and_mask()
+    cfg = config(thin=thin, save=("mean", "samples"))
+    seen = []
+
+    def wrap(draws, total):
+        assert total == cfg.iterations
+        for draw in draws:
+            seen.append(draw)
+            yield draw
+
+    outcome = restore(pixels, observed, cfg, prior=None, wrap=wrap)
+    assert [d.step for d in seen] == list(range(9))
+    assert outcome.draws == 5
+    assert len(outcome.samples) == len(cfg.kept()) == len(range(4, 9, thin))
+    as_pixels = [(d.image.permute(1, 2, 0).double().numpy() + 1) / 2 for d in seen]
+    np.testing.assert_allclose(outcome.samples, np.stack(as_pixels)[cfg.kept()], atol=1e-6)
+    np.testing.assert_allclose(outcome.mean, np.mean(as_pixels[4:], 0), atol=1e-6)
+    np.testing.assert_allclose(outcome.std, np.std(as_pixels[4:], 0, ddof=1), atol=1e-6)
+    assert outcome.finished
+
+
+def test_the_trace_has_every_step_in_units_of_the_file():
+    pixels, observed = pixels_and_mask()
+    seen = []
+    outcome = restore(
+        pixels, observed, config(), prior=None, wrap=lambda draws, _: (seen.append(d) or d for d in draws)
+    )
+    trace = outcome.trace
+    assert trace.noise_std == [d.noise_std / 2 for d in seen]
+    assert trace.change == [None] + [d.change / 2 for d in seen[1:]]
+    assert (len(trace.rank), len(trace.active_rank), trace.rho) == (9, 9, [None] * 9)
+    noise = outcome.noise(burn_in=4)
+    assert noise["std"] == pytest.approx(np.mean(trace.noise_std[4:]))
+    assert noise["lower"] < noise["std"] < noise["upper"]
+
+
+@pytest.mark.parametrize("after", [2, 6])
+def test_an_interrupted_run_gives_what_it_has(after):
+    pixels, observed = pixels_and_mask()
+
+    def interrupted(draws, total):
+        for draw in draws:
+            yield draw
+            if draw.step == after:
+                raise KeyboardInterrupt
+
+    outcome = restore(pixels, observed, config(), prior=None, wrap=interrupted)
+    assert not outcome.finished
+    assert len(outcome.trace.rank) == after + 1
+    assert outcome.draws == max(1, after + 1 - 4)
+    assert np.isfinite(outcome.mean).all()
+
+
+def test_an_interruption_before_the_first_draw_is_passed_on():
+    pixels, observed = pixels_and_mask()
+
+    def interrupted(draws, total):
+        raise KeyboardInterrupt
+        yield
+
+    with pytest.raises(KeyboardInterrupt):
+        restore(pixels, observed, config(), prior=None, wrap=interrupted)
+
+
+def test_the_prior_mean_is_over_draws_after_burn_in():
+    pixels, observed = pixels_and_mask()
+    outcome = restore(pixels, observed, config(), prior=CountingPrior())
+    assert outcome.prior_mean.shape == pixels.shape
+    assert outcome.trace.rho[-1] is not None
+
+
+def test_the_name_and_the_seed_fix_an_image_of_a_batch():
+    assert seed_of(0, "a/b.png") == seed_of(0, "a/b.png")
+    assert len({seed_of(s, n) for s in (0, 1) for n in ("a.png", "b.png", "a/b.png")}) == 6
+    assert all(0 <= seed_of(s, "x") < 2**63 for s in range(200))
+    pixels, observed = pixels_and_mask()
+    one, two, other = (
+        restore(pixels, observed, config(), prior=None, name=name).mean
+        for name in ("a.png", "a.png", "b.png")
+    )
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+def test_a_noise_level_given_on_the_files_scale_doubles_inside():
+    assert settings_of(config(sigma=0.03)).noise_std == pytest.approx(0.06)
+    assert settings_of(config()).noise_std is None
+    pixels, observed = pixels_and_mask()
+    outcome = restore(pixels, observed, config(sigma=0.03), prior=None)
+    assert outcome.trace.noise_std == pytest.approx([0.03] * 9)
+
+
+def test_missing_pixels_may_hold_anything():
+    pixels, observed = pixels_and_mask()
+    holes = np.where(observed, pixels, np.float32(np.nan))
+    one, two = (restore(p, observed, config(), prior=None).mean for p in (pixels, holes))
+    assert np.array_equal(one, two)
