@@ -1,0 +1,187 @@
+"""Imports point one way only, heavy ones stay out of the way, and numerics keep to themselves."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import diffbcp_cli
+
+ROOT = Path(diffbcp_cli.__file__).parent
+LAYERS = [
+    "errors",
+    "devices",
+    "config",
+    "bcp",
+    "diffusion",
+    "coupling",
+    "sampler",
+    "summary",
+    "diagnostics",
+    "weights",
+    "io",
+    "perceptual",
+    "metrics",
+    "evaluation",
+    "training",
+    "model_folder",
+    "restoration",
+    "pipeline",
+    "api",
+    "cli",
+]
+NUMERICS = ["bcp", "diffusion", "coupling", "sampler", "summary", "diagnostics"]
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def place(path):
+    """The layer that a file belongs to; the package's own __init__ and __main__ have none."""
+    name = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    return None if name in ("__init__", "__main__") else name
+
+
+def modules(path):
+    """Absolute names of all modules a file imports, anywhere in it."""
+    package = ["diffbcp_cli", *path.relative_to(ROOT).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{start}.{alias.name}" for alias in node.names)
+
+
+def inner(path):
+    """Layers of our own package that a file imports."""
+    for module in modules(path):
+        parts = module.split(".")
+        if parts[0] == "diffbcp_cli" and parts[1] != "__version__":
+            yield parts[1]
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_every_module_has_its_layer():
+    assert {place(path) for path in FILES} - {None} == set(LAYERS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_point_to_earlier_layers_only(path):
+    mine = place(path)
+    if mine is None:
+        return
+    for theirs in inner(path):
+        assert theirs in LAYERS, f"{name_of(path)} imports {theirs}"
+        assert LAYERS.index(theirs) <= LAYERS.index(mine), f"{name_of(path)} imports {theirs}"
+
+
+def test_the_rule_sees_imports_of_every_form(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "bcp").mkdir()
+    path = tmp_path / "bcp" / "sweep.py"
+    path.write_text(
+        "from ..cli import app\nfrom .. import api, __version__\nfrom . import random\nfrom .state import State\n"
+        "import diffbcp_cli.io.files\ndef f():\n    from ..weights.hub import Hub\n"
+    )
+    assert sorted(inner(path)) == ["api", "bcp", "bcp", "cli", "io", "weights"]
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if place(p) not in ("cli", None)], ids=name_of)
+def test_the_terminal_is_for_the_command_line_only(path):
+    """typer and rich are imported in cli/ alone, and nothing else prints."""
+    assert not {m.split(".")[0] for m in modules(path)} & {"typer", "rich", "click"}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        assert called not in ("print", "input"), f"{name_of(path)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if place(p) in NUMERICS], ids=name_of)
+def test_numerics_know_of_no_files(path):
+    assert not {m.split(".")[0] for m in modules(path)} & {
+        "pathlib",
+        "os",
+        "io",
+        "json",
+        "shutil",
+        "PIL",
+        "cv2",
+    }
+
+
+GLOBAL = {"manual_seed", "seed", "set_rng_state"}
+RANDOM = {"rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "poisson"}
+
+
+def calls(tree):
+    """(line, owner, name, call) of all calls owner.name(...), but for seeds inside a fork of the global generator."""
+    forked = {
+        id(inside)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With) and "fork_rng" in ast.unparse(node.items[0])
+        for inside in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and id(node) not in forked:
+            yield node.lineno, ast.unparse(node.func.value), node.func.attr, node
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_every_draw_takes_its_generator(path):
+    """No global seed, and no draw of torch or NumPy from a global generator."""
+    for line, owner, name, call in calls(ast.parse(path.read_text(encoding="utf-8"))):
+        where = f"{name_of(path)}:{line} {owner}.{name}"
+        if owner in ("torch", "torch.cuda", "torch.random", "np.random"):
+            assert name not in GLOBAL, where
+        if owner == "torch" and name in RANDOM:
+            assert any(keyword.arg == "generator" for keyword in call.keywords), where
+        if owner == "np.random":
+            assert name in ("default_rng", "Generator", "PCG64", "SeedSequence"), where
+        assert name not in ("rand_like", "randn_like", "randint_like"), where
+
+
+def run(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+HELP = """
+import sys
+from diffbcp_cli.cli.app import run
+for arguments in {arguments}:
+    code = run(arguments)
+    assert code == 0, (arguments, code)
+heavy = {{"torch", "cv2", "matplotlib", "huggingface_hub", "PIL", "scipy", "tifffile"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def test_help_and_version_import_nothing_heavy():
+    commands = ["inpaint", "denoise", "train", "eval", "mask", "models"]
+    arguments = [["--version"], ["--help"], *([c, "--help"] for c in commands), ["mask", "make", "--help"]]
+    result = run(HELP.format(arguments=arguments))
+    assert result.returncode == 0, result.stderr
+    assert f"diffbcp {diffbcp_cli.__version__}" in result.stdout
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    result = run("import sys, diffbcp_cli; assert 'torch' not in sys.modules and 'numpy' not in sys.modules")
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_module_runs_as_a_program():
+    result = subprocess.run(
+        [sys.executable, "-m", "diffbcp_cli", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (result.returncode, result.stdout.strip()) == (0, f"diffbcp {diffbcp_cli.__version__}")
