@@ -25,6 +25,8 @@ RULES: dict[str, dict[str, Any]] = {
     "floor 0.3": {"adapt_floor": 0.3},
     "floor 1": {"adapt_floor": 1.0},
     "floor 3": {"adapt_floor": 3.0},
+    "floor 3 from rank 100 (--fast)": {"adapt_floor": 3.0, "rank": 100},
+    "floor 3 from rank 60": {"adapt_floor": 3.0, "rank": 60},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import math
 import tomllib
 from dataclasses import dataclass
@@ -32,13 +33,13 @@ class RunConfig:
     rank: int = 200
     block: int = 25
     adapt_rank: bool = True
-    adapt_floor: float = 0.05
+    adapt_floor: float = 1.0
     tensorize: Tensorize = "auto"
     patch_size: int = 16
     stride: int = 8
     patch_weights: Weights = "replicated"
-    coupling: float = 100.0
-    rho_min: float = 0.3
+    coupling: float = 30.0
+    rho_min: float = 0.1
     rho_max: float = 10.0
     solver: Literal["second-order", "ancestral", "paper"] = "second-order"
     calls: int = 4
@@ -147,5 +148,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML's escapes are JSON's
     return repr(value)

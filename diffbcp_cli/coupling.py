@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class CouplingRule:
     """rho = clip(sqrt(strength / tau), smallest, largest), on the [-1, 1] scale."""
 
-    strength: float = 100.0
-    smallest: float = 0.3
+    strength: float = 30.0
+    smallest: float = 0.1
     largest: float = 10.0
 
     def rho(self, noise_precision: float) -> float:

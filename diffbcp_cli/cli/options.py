@@ -91,4 +91,4 @@ def run_config(
     return cfg
 
 
-FAST = RunConfig()
+FAST = RunConfig(rank=100, adapt_floor=3.0, iterations=60, burn_in=24)
