@@ -61,7 +61,23 @@ class RunConfig:
         return list(range(self.burn_in, self.iterations, self.thin))
 
 
+def _check_types(cfg: RunConfig) -> None:
+    """A TOML file and a caller may give anything: a whole number must be one, and True is not a number."""
+    for field in dataclasses.fields(cfg):
+        value = getattr(cfg, field.name)
+        default = field.default
+        kind: type | tuple[type, ...] = (float, int) if isinstance(default, float | None) else type(default)
+        fits = isinstance(value, kind) and (isinstance(default, bool) or not isinstance(value, bool))
+        if not (fits or (value is None and default is None)):
+            raise UsageError(f"{_flag(field.name)} cannot be {value!r}")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _check(cfg: RunConfig) -> None:
+    _check_types(cfg)
     for name in ("iterations", "thin", "rank", "block", "calls", "chains"):
         if getattr(cfg, name) < 1:
             raise UsageError(f"--{name} must be at least 1, not {getattr(cfg, name)}")
@@ -78,6 +94,8 @@ def _check(cfg: RunConfig) -> None:
         )
     if not (_positive(cfg.coupling) and _positive(cfg.rho_min) and cfg.rho_min <= cfg.rho_max < math.inf):
         raise UsageError("--coupling and --rho-min must be positive, and --rho-max at least --rho-min")
+    if not 0 <= cfg.adapt_floor < math.inf:
+        raise UsageError(f"--adapt-floor must not be negative, it is {cfg.adapt_floor}")
     if cfg.sigma is not None and not (_positive(cfg.sigma) and cfg.sigma <= 1):
         raise UsageError(f"--sigma is a noise level on the [0, 1] scale, it cannot be {cfg.sigma}")
     _check_choices(cfg)
@@ -99,7 +117,7 @@ def _check_choices(cfg: RunConfig) -> None:
     }
     for name, allowed in choices.items():
         if getattr(cfg, name) not in allowed:
-            raise UsageError(f"--{name.replace('_', '-')} must be one of {', '.join(allowed)}")
+            raise UsageError(f"{_flag(name)} must be one of {', '.join(allowed)}")
     for extra in cfg.save:
         if extra not in EXTRAS:
             raise UsageError(f"--save does not know {extra!r}", hint=f"a list of {', '.join(EXTRAS)}")

@@ -25,9 +25,6 @@ def read(tmp_path, text):
     return read_toml(path)
 
 
-UNCHECKED = pytest.mark.xfail(strict=True, reason="RunConfig does not check this yet")
-LAX = {"prior", "adapt_rank", "adapt_floor", "seed", "device", "compile"}  # take a value of any type
-
 # --- values ----------------------------------------------------------------------------------------------
 
 
@@ -58,8 +55,8 @@ INVALID = [
     ("sigma", -0.1),
     ("sigma", 1.5),
     ("sigma", math.nan),
-    pytest.param("adapt_floor", -1.0, marks=UNCHECKED),
-    pytest.param("adapt_floor", math.nan, marks=UNCHECKED),
+    ("adapt_floor", -1.0),
+    ("adapt_floor", math.nan),
     ("tensorize", "spiral"),
     ("patch_weights", "twice"),
     ("observed", "Keep"),
@@ -79,13 +76,12 @@ def test_a_value_that_cannot_be_used_is_a_usage_error(name, value):
     assert error.value.exit_code == 2
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=UNCHECKED) if n in LAX else n for n in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_value_of_the_wrong_type_is_a_usage_error(name):
     with pytest.raises(UsageError):
         from_mapping({name: {"a": "table"}})
 
 
-@UNCHECKED
 @pytest.mark.parametrize("name", WHOLE)
 def test_only_a_whole_number_is_a_whole_number(name):
     for value in (2.5, 200.5, math.nan, "3", True):
@@ -93,7 +89,6 @@ def test_only_a_whole_number_is_a_whole_number(name):
             from_mapping({name: value})
 
 
-@UNCHECKED
 @pytest.mark.parametrize("name", NUMBERS)
 def test_only_a_number_is_a_number(name):
     for value in ("0.5", [1.0], True):
