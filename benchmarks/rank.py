@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--image", action="append", default=[])
     parser.add_argument("--recipe", action="append", default=[])
+    parser.add_argument("--rule", action="append", default=[], choices=list(RULES))
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
@@ -71,7 +72,7 @@ def main() -> None:
     photos = photographs(args.data, args.image)
     rows, results = [["recipe", "rule", "PSNR", "rank", "s / iteration"]], []
     for recipe in args.recipe or ["paper-uniform-0.7"]:
-        for rule, options in RULES.items():
+        for rule, options in ((r, RULES[r]) for r in args.rule or RULES):
             found = [measure(truth, recipe, name, options, args.iterations) for name, truth in photos.items()]
             results.append({"recipe": recipe, "rule": rule, "photographs": list(photos), "found": found})
             mean = {key: statistics.mean(f[key] for f in found) for key in found[0]}

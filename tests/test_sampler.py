@@ -11,6 +11,7 @@ import pytest
 import tiny
 import torch
 
+from diffbcp_cli.bcp import rank
 from diffbcp_cli.bcp.state import observe
 from diffbcp_cli.bcp.tensorize import tensorize
 from diffbcp_cli.config import RunConfig
@@ -177,15 +178,28 @@ def test_the_change_is_the_rms_difference_of_images(observation):
         assert after.change == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_rank_changes_during_burn_in_only(observation):
-    """A floor above all energies drops every spike component but one, when adaptation is due."""
-    settings = replace(SETTINGS, rank=8, burn_in=30, adapt_floor=1e12)
-    draws = draws_of(observation, 60, settings=settings)
-    ranks = [d.rank for d in draws]
-    assert ranks[0] == 8
-    assert ranks[29] < 8
-    assert len(set(ranks[30:])) == 1
+def test_the_rank_is_adapted_during_burn_in_only(observation, monkeypatch):
+    """Even when it is due at every step; a floor above all energies leaves one spike component."""
+    adapted, real = [], rank.adapt
+
+    def watched(state, *arguments, **options):
+        adapted.append(state.rank)
+        return real(state, *arguments, **options)
+
+    monkeypatch.setattr(rank, "adaptation_due", lambda step, *, rng: True)
+    monkeypatch.setattr(rank, "adapt", watched)
+    settings = replace(SETTINGS, rank=8, burn_in=10, adapt_floor=1e12)
+    draws = draws_of(observation, 10, settings=settings)
+    assert 0 < len(adapted) <= 10
+    assert draws[0].rank == adapted[0] == 8
+    assert draws[-1].rank < 8
     assert all(0 <= d.active_rank < d.rank for d in draws)
+    adapted.clear()
+    draws = draws_of(observation, 16, settings=replace(settings, burn_in=0))
+    assert adapted == []
+    assert {d.rank for d in draws} == {8}
+    draws_of(observation, 16, settings=replace(settings, burn_in=6))
+    assert 0 < len(adapted) <= 6
 
 
 def test_without_adaptation_the_rank_stays(observation):
