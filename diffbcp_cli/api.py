@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import restoration
+from .chains import Trace
 from .config import from_mapping
 from .diffusion.prior import Prior
 from .errors import InputError, MaskError
-from .restoration import Trace
 from .weights import load_prior
 
 __all__ = ["Restoration", "denoise", "inpaint", "load_prior"]

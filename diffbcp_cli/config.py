@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import json
 import math
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,10 @@ from .errors import UsageError
 Weights = Literal["once", "replicated"]
 Tensorize = Literal["auto", "patch", "reshape"]
 Observed = Literal["posterior", "keep"]
-Extra = Literal["mean", "std", "samples", "interval", "prior", "panel", "trace"]
+Extra = Literal["mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence"]
 
 EXTRAS: tuple[str, ...] = get_args(Extra)
+DURATIONS = ("time_budget", "checkpoint_every")  # options in seconds that may be written as "2m"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class RunConfig:
     sigma: float | None = None
     seed: int = 0
     chains: int = 1
+    until_converged: bool = False
+    max_iterations: int = 1000
+    calibrate: bool = False
+    time_budget: float | None = None
+    checkpoint_every: float = 60.0
     device: str = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     prior_scale: Literal["tile", "fit"] = "tile"
@@ -78,9 +85,9 @@ def _flag(name: str) -> str:
 
 def _check(cfg: RunConfig) -> None:
     _check_types(cfg)
-    for name in ("iterations", "thin", "rank", "block", "calls", "chains"):
+    for name in ("iterations", "thin", "rank", "block", "calls", "chains", "max_iterations"):
         if getattr(cfg, name) < 1:
-            raise UsageError(f"--{name} must be at least 1, not {getattr(cfg, name)}")
+            raise UsageError(f"{_flag(name)} must be at least 1, not {getattr(cfg, name)}")
     if cfg.burn_in < 0:
         raise UsageError(f"--burn-in must not be negative, it is {cfg.burn_in}")
     if cfg.burn_in >= cfg.iterations:
@@ -98,6 +105,10 @@ def _check(cfg: RunConfig) -> None:
         raise UsageError(f"--adapt-floor must not be negative, it is {cfg.adapt_floor}")
     if cfg.sigma is not None and not (_positive(cfg.sigma) and cfg.sigma <= 1):
         raise UsageError(f"--sigma is a noise level on the [0, 1] scale, it cannot be {cfg.sigma}")
+    if cfg.time_budget is not None and not _positive(cfg.time_budget):
+        raise UsageError(f"--time-budget must be positive, it is {cfg.time_budget}")
+    if not 0 <= cfg.checkpoint_every < math.inf:
+        raise UsageError(f"--checkpoint-every must not be negative, it is {cfg.checkpoint_every}")
     _check_choices(cfg)
 
 
@@ -123,6 +134,22 @@ def _check_choices(cfg: RunConfig) -> None:
             raise UsageError(f"--save does not know {extra!r}", hint=f"a list of {', '.join(EXTRAS)}")
 
 
+def duration(text: str) -> float:
+    """Seconds of a time like 90, 90s, 2m, 1h30m.
+
+    >>> duration("1h30m"), duration("90"), duration("2.5m")
+    (5400.0, 90.0, 150.0)
+    """
+    match = re.fullmatch(r"\s*(?:([\d.]+)h)?\s*(?:([\d.]+)m)?\s*(?:([\d.]+)s?)?\s*", text)
+    try:
+        parts = [float(part or 0) for part in match.groups()] if match and any(match.groups()) else None
+    except ValueError:
+        parts = None
+    if parts is None:
+        raise UsageError(f"{text!r} is not a time", hint="for example 90s, 2m or 1h30m")
+    return parts[0] * 3600 + parts[1] * 60 + parts[2]
+
+
 def from_mapping(values: dict[str, Any], base: RunConfig | None = None) -> RunConfig:
     """Make a configuration from option names and values; an unknown name is an error with a suggestion."""
     fields = {field.name for field in dataclasses.fields(RunConfig)}
@@ -133,6 +160,7 @@ def from_mapping(values: dict[str, Any], base: RunConfig | None = None) -> RunCo
             near = difflib.get_close_matches(name, fields, n=1)
             hint = f"did you mean {near[0].replace('_', '-')}?" if near else None
             raise UsageError(f"unknown option {key!r} in the configuration", hint=hint)
+        value = duration(value) if name in DURATIONS and isinstance(value, str) else value
         clean[name] = tuple(value) if isinstance(value, list) else value
     try:
         return dataclasses.replace(base or RunConfig(), **clean)

@@ -5,6 +5,7 @@ The only module that knows every layer.
 
 from __future__ import annotations
 
+import hashlib
 import io as streams
 import json
 import platform
@@ -18,9 +19,10 @@ import torch
 
 from . import __version__
 from .config import RunConfig, to_mapping
-from .io import files, images, masks, pictures
+from .errors import InputError
+from .io import checkpoints, files, images, masks, pictures
 from .io.images import Photo
-from .restoration import Bools, Outcome, Wrap, plain, restore
+from .restoration import Bools, Control, Outcome, Snapshot, restore
 from .summary import NORMAL_90
 from .weights import LoadedPrior
 
@@ -92,17 +94,102 @@ def open_job(job: Job, *, note: Say, warn: Say) -> Opened:
     for text in photo.notes:
         note(f"{photo.name}: {text}")
     observed = _observed(job, photo, note, warn)
-    files.ensure_writable(job.target.folder)
+    files.remove_leftovers(files.ensure_writable(job.target.folder), job.target.stem)
     for loss in images.losses(job.target.mean, photo):
         note(f"{job.target.mean.name}: {loss}")
     return Opened(job, photo, observed)
 
 
-def run(opened: Opened, cfg: RunConfig, *, prior: LoadedPrior | None, wrap: Wrap = plain) -> Saved:
-    """Restore one photograph and write its results."""
-    outcome = restore(opened.photo.pixels, opened.observed, cfg, prior=prior, name=opened.job.name, wrap=wrap)
-    record = _record(opened, cfg, prior, outcome)
-    return Saved(_save(opened, cfg, outcome, record), record, outcome)
+def run(
+    opened: Opened,
+    cfg: RunConfig,
+    *,
+    prior: LoadedPrior | None,
+    control: Control | None = None,
+    resume: bool = False,
+) -> Saved:
+    """Restore one photograph and write its results.
+
+    control: what wraps the draws and may stop them; its checkpoints are set here. resume: go on from the
+    checkpoint beside the results, if there is one. A finished run leaves no checkpoint.
+    """
+    control, path = control or Control(), opened.job.target.file(CHECKPOINT)
+    identity = _identity(opened, cfg, prior)
+    start = _start(path, identity, control) if resume else None
+
+    def save(snapshot: Snapshot) -> None:
+        tensors, plain = snapshot
+        checkpoints.write(path, tensors, {**plain, **identity})
+
+    outcome = restore(
+        opened.photo.pixels,
+        opened.observed,
+        cfg,
+        prior=prior,
+        name=opened.job.name,
+        control=replace(control, start=start, save=save),
+    )
+    record = _record(opened, prior, outcome)
+    saved = Saved(_save(opened, outcome, record), record, outcome)
+    if outcome.finished:
+        path.unlink(missing_ok=True)
+    return saved
+
+
+CHECKPOINT = "checkpoint.safetensors"
+
+# options that may differ between an interrupted run and the one that goes on with it
+_FREE = (
+    "iterations",
+    "save",
+    "observed",
+    "until_converged",
+    "max_iterations",
+    "checkpoint_every",
+    "time_budget",
+)
+
+
+def _identity(opened: Opened, cfg: RunConfig, prior: LoadedPrior | None) -> dict[str, Any]:
+    """What a checkpoint belongs to: the pixels, the mask, the options, the prior, and the kind of device."""
+    digest = hashlib.sha256(opened.photo.pixels.tobytes() + np.packbits(opened.observed).tobytes())
+    return {
+        "pixels": digest.hexdigest(),
+        "name": opened.job.name,
+        "options": to_mapping(cfg),
+        "prior": None if prior is None else prior.identity.as_dict(),
+        "versions": {"diffbcp": __version__, "torch": torch.__version__},
+    }
+
+
+def _start(path: Path, identity: dict[str, Any], control: Control) -> Snapshot | None:
+    """Read the checkpoint to go on from, None if there is none; one of another run is refused."""
+    if not path.exists():
+        return None
+    tensors, plain = checkpoints.read(path)
+    try:
+        differences = _differences(plain, identity)
+        steps = sum(len(chain["trace"]["noise_std"]) for chain in plain["chains"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"the checkpoint {path} is damaged", hint="run without --resume") from error
+    if differences:
+        raise InputError(
+            f"the checkpoint {path} belongs to another run: {differences[0]}",
+            hint="the options of that run, or no --resume to begin anew",
+        )
+    control.note(f"going on from {path.name}, {steps} iterations done")
+    return tensors, plain
+
+
+def _differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    free = _FREE if now["options"]["time_budget"] is None else (*_FREE, "burn_in")
+    found = [
+        f"--{name.replace('_', '-')} was {then['options'].get(name)}, now {value}"
+        for name, value in now["options"].items()
+        if name not in free and then["options"].get(name) != value
+    ]
+    names = {"pixels": "the photograph or its mask", "name": "the name", "prior": "the prior"}
+    return found + [f"{text} has changed" for key, text in names.items() if then[key] != now[key]]
 
 
 def _observed(job: Job, photo: Photo, note: Say, warn: Say) -> Bools:
@@ -119,8 +206,9 @@ def _observed(job: Job, photo: Photo, note: Say, warn: Say) -> Bools:
     return observed
 
 
-def _save(opened: Opened, cfg: RunConfig, outcome: Outcome, record: dict[str, Any]) -> list[Path]:
+def _save(opened: Opened, outcome: Outcome, record: dict[str, Any]) -> list[Path]:
     """Write every result that was asked for, the JSON file last: it marks the photograph as done."""
+    cfg = outcome.cfg
     target, photo = opened.job.target, _opaque_where_filled(opened)
     written = []
     stale = target.file("json")
@@ -148,9 +236,28 @@ def _save(opened: Opened, cfg: RunConfig, outcome: Outcome, record: dict[str, An
         change = [np.nan if value is None else value for value in trace.change]
         picture = pictures.trace_plot(trace.noise_std, trace.active_rank, change, burn_in=cfg.burn_in)
         written.append(files.write_bytes(target.file("trace.png"), picture))
+    if "convergence" in cfg.save and outcome.convergence.rhat_map is not None:
+        written += _save_convergence(target, outcome)
     record["files"] = [path.name for path in written]
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
     return [*written, files.write_bytes(stale, text.encode())]
+
+
+def _save_convergence(target: Target, outcome: Outcome) -> list[Path]:
+    """Write maps of R-hat and of the effective sample size, as pictures and as numbers."""
+    found = outcome.convergence
+    assert found.rhat_map is not None
+    assert found.ess_map is not None
+    written = []
+    for name, values, title, low in (
+        ("rhat", found.rhat_map, "R-hat of each pixel (1: the chains agree)", 1.0),
+        ("ess", found.ess_map, "effective sample size of each pixel", 0.0),
+    ):
+        shown = np.nan_to_num(values, posinf=float(values[np.isfinite(values)].max(initial=low)))
+        written.append(images.encode_std(target.file(f"{name}.tiff"), values))
+        picture = pictures.heat_map(shown, title=title, bottom=low)
+        written.append(files.write_bytes(target.file(f"{name}.png"), picture))
+    return written
 
 
 def _opaque_where_filled(opened: Opened) -> Photo:
@@ -169,10 +276,10 @@ def _save_picture(path: Path, pixels: np.ndarray[Any, Any], photo: Photo) -> lis
     return written
 
 
-def _record(opened: Opened, cfg: RunConfig, prior: LoadedPrior | None, outcome: Outcome) -> dict[str, Any]:
+def _record(opened: Opened, prior: LoadedPrior | None, outcome: Outcome) -> dict[str, Any]:
     """What the JSON file says: enough to understand the result, and to make it again."""
-    job, photo, trace = opened.job, opened.photo, outcome.trace
-    return {
+    job, photo, trace, cfg = opened.job, opened.photo, outcome.trace, outcome.cfg
+    record: dict[str, Any] = {
         "photo": str(job.photo),
         "mask": None if job.mask is None else str(job.mask),
         "mask_polarity": job.polarity,
@@ -191,15 +298,14 @@ def _record(opened: Opened, cfg: RunConfig, prior: LoadedPrior | None, outcome: 
         "draws": outcome.draws,
         "finished": outcome.finished,
         "seconds": round(outcome.seconds, 3),
-        "trace": {
-            "noise_std": trace.noise_std,
-            "rank": trace.rank,
-            "active_rank": trace.active_rank,
-            "rho": trace.rho,
-            "change": trace.change,
-        },
+        "diagnostics": outcome.convergence.as_dict(),
+        "calibration": None if outcome.calibration is None else outcome.calibration.as_dict(),
+        "trace": trace.as_dict(),
         "notes": list(photo.notes),
     }
+    if len(outcome.traces) > 1:
+        record["traces"] = [one.as_dict() for one in outcome.traces]
+    return record
 
 
 def versions() -> dict[str, str]:

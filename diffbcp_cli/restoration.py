@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from .bcp.state import observe
 from .bcp.tensorize import tensorize
+from .calibration import Calibration, HeldOut, calibrate, hold_out
+from .chains import Chains, Trace
 from .config import RunConfig
+from .convergence import Convergence, convergence
 from .coupling import CouplingRule
 from .devices import pick_device
 from .diffusion.prior import Prior
 from .errors import InputError
 from .sampler import Draw, Settings, SplitGibbs, make_generator
-from .summary import Moments
 from .weights import Download, LoadedPrior, load_prior
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 Wrap = Callable[[Iterable[Draw], int], Iterable[Draw]]
+Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 
 SMALLEST_SIDE = 16
-
-
-@dataclass
-class Trace:
-    """What happened at each step; noise in [0, 1] units."""
-
-    noise_std: list[float] = field(default_factory=list)
-    rank: list[int] = field(default_factory=list)
-    active_rank: list[int] = field(default_factory=list)
-    rho: list[float | None] = field(default_factory=list)
-    change: list[float | None] = field(default_factory=list)
-
-    def add(self, draw: Draw) -> None:
-        """Record one step."""
-        self.noise_std.append(draw.noise_std / 2)
-        self.rank.append(draw.rank)
-        self.active_rank.append(draw.active_rank)
-        self.rho.append(draw.rho)
-        self.change.append(draw.change / 2 if math.isfinite(draw.change) else None)
+FEWEST_ITERATIONS = 5  # that a time budget will choose
 
 
 @dataclass(frozen=True)
@@ -55,28 +40,46 @@ class Outcome:
     """A restoration, arrays (H, W, C) in [0, 1] units.
 
     mean, std: over the draws after burn-in. prior_mean: the same of the prior's image, if there is a prior.
-    samples: (n, H, W, C) every `thin`-th draw, only if asked for. finished: False after an interruption.
+    samples: (n, H, W, C) every `thin`-th draw, only if asked for. trace: of the first chain, traces: of all.
+    finished: False after an interruption. cfg: the options that were used, as a time budget chose them.
     """
 
     mean: Floats
     std: Floats
     prior_mean: Floats | None
     samples: Floats | None
-    trace: Trace
+    traces: list[Trace]
     draws: int
     seconds: float
     finished: bool
+    cfg: RunConfig
+    convergence: Convergence
+    calibration: Calibration | None
+
+    @property
+    def trace(self) -> Trace:
+        """What happened at each step of the first chain."""
+        return self.traces[0]
 
     def noise(self, burn_in: int) -> dict[str, float]:
         """The inferred noise std with its 90 % interval, in [0, 1] units."""
-        kept = np.asarray(self.trace.noise_std[burn_in:] or self.trace.noise_std)
-        low, high = np.quantile(kept, [0.05, 0.95])
-        return {"std": float(kept.mean()), "lower": float(low), "upper": float(high)}
+        return _noise(self.traces, burn_in)
 
 
-def plain(draws: Iterable[Draw], total: int) -> Iterable[Draw]:
-    """Wrap a run with nothing."""
-    return draws
+@dataclass(frozen=True)
+class Control:
+    """How the outside takes part in a run: a bar around the draws, a wish to stop, checkpoints, talk.
+
+    wrap: stands around the iterator of draws and is told how many there will be. stop: asked after each
+    draw. start: a snapshot to go on from. save: called with a snapshot every cfg.checkpoint_every seconds and
+    at an interruption. note: hears what was decided.
+    """
+
+    wrap: Wrap = lambda draws, total: draws
+    stop: Callable[[], bool] = lambda: False
+    start: Snapshot | None = None
+    save: Callable[[Snapshot], None] | None = None
+    note: Callable[[str], None] = lambda text: None
 
 
 def open_prior(
@@ -124,56 +127,155 @@ def restore(
     *,
     prior: Prior | None,
     name: str = "",
-    wrap: Wrap = plain,
+    control: Control | None = None,
 ) -> Outcome:
     """Restore pixels (H, W, C) on [0, 1] from the observed ones, (H, W, C) bool; see `Outcome`.
 
-    name: the image's relative path, which with the seed fixes every draw. wrap: stands around the iterator
-    of draws and is told how many there will be. Ctrl-C ends the run with what has been drawn so far.
+    name: the image's relative path, which with the seed fixes every draw. Ctrl-C ends the run with what has
+    been drawn so far.
     """
     started = time.perf_counter()
+    control = control or Control()
     device = pick_device(cfg.device)
-    sampler = _sampler(pixels, observed, cfg, prior, device)
-    rng = make_generator(seed_of(cfg.seed, name), device)
-    draws = (draw for _, draw in sampler.run(rng=rng))
-    image, prior_image, trace, samples = Moments(), Moments(), Trace(), []
-    finished, kept = True, set(cfg.kept()) if "samples" in cfg.save else set()
-    last: Draw | None = None
-    try:
-        for draw in wrap(_take(draws, cfg.iterations), cfg.iterations):
-            trace.add(draw)
-            last = draw
-            if draw.step >= cfg.burn_in:
-                image.add(draw.image)
-                if draw.prior_image is not None:
-                    prior_image.add(draw.prior_image)
-            if draw.step in kept:
-                samples.append(_pixels(draw.image))
-    except KeyboardInterrupt:
-        finished = False
-        if last is None:
-            raise
-    if image.count == 0 and last is not None:
-        image.add(last.image)  # interrupted during burn-in: the latest draw is all there is
-    mean, std = _pixels(image.mean), _pixels(image.std, scale_only=True)
+    held = _held_out(observed, cfg, name)
+    shown = observed if held is None else observed & ~held.entries
+    cfg = _within_budget(pixels, shown, cfg, prior, device, control)
+    sampler = _sampler(pixels, shown, cfg, prior, device)
+    seeds = [seed_of(cfg.seed, f"{name}#{k}" if k else name) for k in range(cfg.chains)]
+    kept = range(cfg.burn_in, cfg.iterations, cfg.thin) if "samples" in cfg.save else range(0)
+    chains = Chains(sampler, seeds, burn_in=cfg.burn_in, kept=kept, device=device)
+    earlier = 0.0
+    if control.start is not None:
+        earlier = _take_up(chains, control.start)
+
+    def snapshot() -> Snapshot:
+        tensors, plain = chains.snapshot()
+        return tensors, {**plain, "seconds": earlier + time.perf_counter() - started}
+
+    finished, judged = _run(chains, cfg, control, snapshot)
+    if chains.image.count == 0 and chains.last is not None:
+        chains.image.add(chains.last)  # interrupted during burn-in: the latest draw is all there is
+    mean, std = _pixels(chains.image.mean), _pixels(chains.image.std, scale_only=True)
+    samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
+    calibration = None
+    if held is not None:
+        noise = _noise(chains.traces, cfg.burn_in)["std"]
+        calibration = calibrate(pixels, mean, std, held, noise)
+        std = std * np.float32(calibration.factor)
+        samples = samples if samples is None else mean + np.float32(calibration.factor) * (samples - mean)
     if cfg.observed == "keep":
         mean, std = np.where(observed, pixels, mean), np.where(observed, np.float32(0), std)
     return Outcome(
         mean=mean,
         std=std,
-        prior_mean=_pixels(prior_image.mean) if prior_image.count else None,
-        samples=np.stack(samples) if samples else None,
-        trace=trace,
-        draws=image.count,
-        seconds=time.perf_counter() - started,
+        prior_mean=_pixels(chains.prior_image.mean) if chains.prior_image.count else None,
+        samples=samples,
+        traces=chains.traces,
+        draws=chains.image.count,
+        seconds=earlier + time.perf_counter() - started,
         finished=finished,
+        cfg=cfg,
+        convergence=judged,
+        calibration=calibration,
     )
 
 
-def _take(draws: Iterator[Draw], count: int) -> Iterator[Draw]:
-    """The first `count` draws; one more is never computed."""
-    for _ in range(count):
-        yield next(draws)
+def _take_up(chains: Chains, start: Snapshot) -> float:
+    """Go on from a snapshot; return the seconds that it took."""
+    try:
+        chains.resume(*start)
+        return float(start[1]["seconds"])
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            "the checkpoint is damaged: parts are missing", hint="run without --resume"
+        ) from error
+
+
+def _run(
+    chains: Chains, cfg: RunConfig, control: Control, snapshot: Callable[[], Snapshot]
+) -> tuple[bool, Convergence]:
+    """Draw until the chains have their iterations, or have converged; whether they got there, and R-hat."""
+    until, finished = cfg.iterations, True
+    while True:
+        finished = _advance(chains, until, cfg, control, snapshot)
+        judged = convergence(chains)
+        if not finished or not cfg.until_converged or judged.converged or until >= cfg.max_iterations:
+            return finished, judged
+        more = min(cfg.max_iterations - until, max(1, until // 2))
+        until += more
+        control.note(
+            f"{100 * judged.pixels_converged:.0f} % of the pixels have converged; {more} more iterations"
+        )
+
+
+def _advance(
+    chains: Chains, until: int, cfg: RunConfig, control: Control, snapshot: Callable[[], Snapshot]
+) -> bool:
+    """Take the chains to `until` steps, saving checkpoints; False if stopped on the way."""
+    last_saved = time.monotonic()
+    try:
+        for _ in control.wrap(chains.steps(until), chains.left(until)):
+            if control.stop() and chains.left(until):
+                raise KeyboardInterrupt
+            due = cfg.checkpoint_every and time.monotonic() - last_saved >= cfg.checkpoint_every
+            if control.save is not None and due and chains.left(until):
+                control.save(snapshot())
+                last_saved = time.monotonic()
+    except KeyboardInterrupt:
+        if chains.last is None:
+            raise
+        if control.save is not None:
+            control.save(snapshot())
+        return False
+    return True
+
+
+def _held_out(observed: Bools, cfg: RunConfig, name: str) -> HeldOut | None:
+    if not cfg.calibrate:
+        return None
+    return hold_out(observed, rng=np.random.default_rng(seed_of(cfg.seed, f"{name}#held-out")))
+
+
+def _within_budget(
+    pixels: Floats, shown: Bools, cfg: RunConfig, prior: Prior | None, device: torch.device, control: Control
+) -> RunConfig:
+    """Choose iterations and burn-in that fit the time budget, from the measured cost of a few steps.
+
+    The steps that are timed belong to a chain of their own, so the result is what the chosen numbers of
+    iterations would have given without a budget. A run that goes on from a checkpoint keeps its numbers.
+    """
+    if cfg.time_budget is None:
+        return cfg
+    if control.start is not None:
+        chosen = control.start[1]["options"]
+        return replace(cfg, time_budget=None, iterations=chosen["iterations"], burn_in=chosen["burn_in"])
+    started = time.perf_counter()
+    cost = _seconds_per_step(_sampler(pixels, shown, cfg, prior, device), device)
+    left = cfg.time_budget - (time.perf_counter() - started)
+    iterations = min(cfg.iterations, max(FEWEST_ITERATIONS, int(left / cost / cfg.chains)))
+    burn_in = min(iterations - 1, round(iterations * cfg.burn_in / cfg.iterations))
+    control.note(
+        f"{cost:.2f} s per iteration: {iterations} iterations, {burn_in} of them burn-in, "
+        f"for a budget of {cfg.time_budget:g} s"
+    )
+    return replace(cfg, time_budget=None, iterations=iterations, burn_in=burn_in)
+
+
+def _seconds_per_step(sampler: SplitGibbs, device: torch.device) -> float:
+    """Time two steps, with the prior if there is one; the two before them pay for starting up."""
+    sampler.settings = replace(sampler.settings, warm_up=2)
+    times: list[float] = []
+    for _ in sampler.run(rng=make_generator(0, device)):
+        times.append(time.perf_counter())
+        if len(times) == 4:
+            break
+    return (times[3] - times[1]) / 2
+
+
+def _noise(traces: list[Trace], burn_in: int) -> dict[str, float]:
+    kept = np.concatenate([trace.noise_std[burn_in:] or trace.noise_std for trace in traces])
+    low, high = np.quantile(kept, [0.05, 0.95])
+    return {"std": float(kept.mean()), "lower": float(low), "upper": float(high)}
 
 
 def _sampler(
@@ -194,7 +296,7 @@ def _sampler(
     return SplitGibbs(observation, prior, settings_of(cfg))
 
 
-def _pixels(image: torch.Tensor, *, scale_only: bool = False) -> Floats:
+def _pixels(image: Tensor, *, scale_only: bool = False) -> Floats:
     """(C, H, W) on [-1, 1] to (H, W, C) on [0, 1]; a spread is only halved."""
     values = image.permute(1, 2, 0).float().cpu().numpy() / 2
     return np.ascontiguousarray(values if scale_only else values + np.float32(0.5))

@@ -27,6 +27,19 @@ class Moments:
         self._mean = self._mean + delta / self.count
         self._square = self._square + delta * (value - self._mean)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What is held, by name; empty before the first draw."""
+        if self._mean is None or self._square is None:
+            return {}
+        return {"mean": self._mean, "square": self._square}
+
+    @classmethod
+    def of(cls, count: int, tensors: dict[str, Tensor]) -> Moments:
+        """Moments of `count` draws from what `tensors` returned."""
+        moments = cls()
+        moments.count, moments._mean, moments._square = count, tensors.get("mean"), tensors.get("square")
+        return moments
+
     @property
     def mean(self) -> Tensor:
         """Mean of the draws."""

@@ -11,12 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffbcp_cli.config import EXTRAS, RunConfig, from_mapping, read_toml, to_mapping, to_toml
+from diffbcp_cli.config import (
+    DURATIONS,
+    EXTRAS,
+    RunConfig,
+    duration,
+    from_mapping,
+    read_toml,
+    to_mapping,
+    to_toml,
+)
 from diffbcp_cli.errors import UsageError
 
 NAMES = [field.name for field in dataclasses.fields(RunConfig)]
 WHOLE = [field.name for field in dataclasses.fields(RunConfig) if field.type == "int"]
-NUMBERS = [field.name for field in dataclasses.fields(RunConfig) if "float" in str(field.type)]
+NUMBERS = [
+    field.name
+    for field in dataclasses.fields(RunConfig)
+    if "float" in str(field.type) and field.name not in DURATIONS
+]
 
 
 def read(tmp_path, text):
@@ -214,3 +227,15 @@ def test_a_file_that_cannot_be_read_is_a_usage_error_that_names_it(tmp_path):
     for path in (tmp_path / "none.toml", tmp_path, tmp_path / "binary.toml"):
         with pytest.raises(UsageError, match=Path(path).name):
             read_toml(path)
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+@pytest.mark.parametrize("text", ["", "soon", "2x", "-3m", "1m2h", "1..2s", "s", "nan", "inf"])
+def test_what_is_not_a_time_is_refused(name, text):
+    with pytest.raises(UsageError):
+        from_mapping({name: text})
+
+
+def test_a_time_may_be_written_in_hours_minutes_and_seconds():
+    assert [duration(t) for t in ("90", "90s", "1.5m", "1h 30m", "2h5s")] == [90, 90, 90, 5400, 7205]
+    assert from_mapping({"time_budget": "2m"}).time_budget == 120

@@ -22,6 +22,9 @@ LAYERS = [
     "sampler",
     "summary",
     "diagnostics",
+    "chains",
+    "convergence",
+    "calibration",
     "weights",
     "io",
     "perceptual",
@@ -34,7 +37,17 @@ LAYERS = [
     "api",
     "cli",
 ]
-NUMERICS = ["bcp", "diffusion", "coupling", "sampler", "summary", "diagnostics"]
+NUMERICS = [
+    "bcp",
+    "diffusion",
+    "coupling",
+    "sampler",
+    "summary",
+    "diagnostics",
+    "chains",
+    "convergence",
+    "calibration",
+]
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -17,7 +17,7 @@ from diffbcp_cli.bcp.tensorize import tensorize
 from diffbcp_cli.config import RunConfig
 from diffbcp_cli.coupling import CouplingRule
 from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.restoration import restore, seed_of, settings_of
+from diffbcp_cli.restoration import Control, restore, seed_of, settings_of
 from diffbcp_cli.sampler import Settings, SplitGibbs, make_generator
 
 SIZE = (3, 17, 20)
@@ -250,7 +250,7 @@ def test_burn_in_is_left_out_and_samples_are_thinned(thin):
             seen.append(draw)
             yield draw
 
-    outcome = restore(pixels, observed, cfg, prior=None, wrap=wrap)
+    outcome = restore(pixels, observed, cfg, prior=None, control=Control(wrap=wrap))
     assert [d.step for d in seen] == list(range(9))
     assert outcome.draws == 5
     assert len(outcome.samples) == len(cfg.kept()) == len(range(4, 9, thin))
@@ -265,7 +265,11 @@ def test_the_trace_has_every_step_in_units_of_the_file():
     pixels, observed = pixels_and_mask()
     seen = []
     outcome = restore(
-        pixels, observed, config(), prior=None, wrap=lambda draws, _: (seen.append(d) or d for d in draws)
+        pixels,
+        observed,
+        config(),
+        prior=None,
+        control=Control(wrap=lambda draws, _: (seen.append(d) or d for d in draws)),
     )
     trace = outcome.trace
     assert trace.noise_std == [d.noise_std / 2 for d in seen]
@@ -286,7 +290,7 @@ def test_an_interrupted_run_gives_what_it_has(after):
             if draw.step == after:
                 raise KeyboardInterrupt
 
-    outcome = restore(pixels, observed, config(), prior=None, wrap=interrupted)
+    outcome = restore(pixels, observed, config(), prior=None, control=Control(wrap=interrupted))
     assert not outcome.finished
     assert len(outcome.trace.rank) == after + 1
     assert outcome.draws == max(1, after + 1 - 4)
@@ -301,7 +305,7 @@ def test_an_interruption_before_the_first_draw_is_passed_on():
         yield
 
     with pytest.raises(KeyboardInterrupt):
-        restore(pixels, observed, config(), prior=None, wrap=interrupted)
+        restore(pixels, observed, config(), prior=None, control=Control(wrap=interrupted))
 
 
 def test_the_prior_mean_is_over_draws_after_burn_in():

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..config import RunConfig, Tensorize, Weights, from_mapping, read_toml
-from ..errors import UsageError
 
 _MODEL, _RUN, _PRIOR = "Tensor model", "Run", "Prior"
 
@@ -35,6 +34,11 @@ SHARED: dict[str, tuple[Any, str, str]] = {
     "burn_in": (int, "Iterations left out of the result.", _RUN),
     "thin": (int, "Of the rest, keep every n-th as a sample.", _RUN),
     "seed": (int, "The same seed gives the same bytes.", _RUN),
+    "chains": (int, "Independent chains, pooled; their agreement shows whether they have converged.", _RUN),
+    "until_converged": (bool, "Go on until the chains agree, up to --max-iterations.", _RUN),
+    "max_iterations": (int, "Where --until-converged gives up.", _RUN),
+    "time_budget": (str, "Choose iterations that fit: 90s, 2m, 1h30m.", _RUN),
+    "checkpoint_every": (str, "Time between checkpoints for --resume; 0 for none.", _RUN),
     "device": (str, "auto, cpu, cuda, cuda:1 or mps.", _RUN),
     "rank": (int, "CP components to start with.", _MODEL),
     "block": (int, "Components drawn jointly; fewer are faster, more mix better.", _MODEL),
@@ -85,10 +89,7 @@ def run_config(
         typed["save"] = ("mean", "std", *(e for e in extras if e not in ("mean", "std")))
     if typed.get("patch_size") is not None and "stride" not in typed:
         typed["stride"] = max(1, typed["patch_size"] // 2)
-    cfg = from_mapping(typed, base)
-    if cfg.chains != 1:
-        raise UsageError("more than one chain is not available yet", hint="--chains 1")
-    return cfg
+    return from_mapping(typed, base)
 
 
 FAST = RunConfig(rank=100, adapt_floor=3.0, iterations=60, burn_in=24)

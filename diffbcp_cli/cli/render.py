@@ -83,9 +83,12 @@ def summary(record: dict[str, Any]) -> None:
     table.add_row("noise", f"{noise['std']:.4f}  (90 %: {noise['lower']:.4f} to {noise['upper']:.4f})")
     table.add_row("rank", f"{record['rank']['active']} active of {record['rank']['last']}")
     table.add_row("mean uncertainty", f"{record['mean_std']:.4f}")
+    calibration = record["calibration"]
+    if calibration is not None:
+        table.add_row("calibrated", f"uncertainty times {calibration['factor']:.2f}, by held-out pixels")
     table.add_row("time", f"{record['seconds']:.1f} s, {record['iterations']} iterations")
     if not record["finished"]:
-        table.add_row("[yellow]interrupted[/yellow]", f"{record['draws']} draws were saved")
+        table.add_row("[yellow]interrupted[/yellow]", f"{record['draws']} draws were saved; --resume goes on")
     err.print(table)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -40,6 +41,15 @@ def write_bytes(path: Path, data: bytes) -> Path:
     with replacing(path) as temporary:
         temporary.write_bytes(data)
     return path
+
+
+def remove_leftovers(folder: Path, stem: str) -> None:
+    """Remove temporary files of results of `stem` that a killed run has left."""
+    ours = re.compile(rf"\.({re.escape(stem[:100])}\..*|diffbcp)\.[0-9a-f]{{8}}\.tmp", re.DOTALL)
+    for path in folder.iterdir():
+        if ours.fullmatch(path.name):
+            with suppress(OSError):
+                path.unlink()
 
 
 def ensure_writable(folder: Path) -> Path:

@@ -33,23 +33,29 @@ _PANEL_LARGEST = 900
 _INK, _FAINT = "#222222", "#b8b8b8"
 
 
-def heat_map(std: ArrayLike, *, top: float | None = None) -> bytes:
+def heat_map(
+    std: ArrayLike,
+    *,
+    top: float | None = None,
+    title: str = "standard deviation of each pixel",
+    bottom: float = 0.0,
+) -> bytes:
     """Return a PNG of standard deviations (H, W, C) or (H, W), in [0, 1] units, with a colour bar.
 
     A pixel shows the root mean square over its channels, at one picture pixel or more each (up to 4096).
-    top: the value of the brightest colour; None takes the 99.5 % quantile.
+    top, bottom: the values of the brightest and the darkest colour; top None takes the 99.5 % quantile.
     """
     pixel_std = _per_pixel(std)
     top = top if top is not None else _scale_top(pixel_std)
     picture = _resized(pixel_std, _SMALLEST, _LARGEST)
     height, width = picture.shape
     unit = _text_unit(max(height, width) / 900)
-    left, bottom, above, right = 12 * unit, 12 * unit, 34 * unit, 96 * unit
-    figure = _figure(left + width + right, bottom + height + above)
-    image = _place(figure, picture, left, bottom, top=top)
-    _title(figure, "standard deviation of each pixel", left, bottom + height + 9 * unit, unit)
+    left, below, above, right = 12 * unit, 12 * unit, 34 * unit, 96 * unit
+    figure = _figure(left + width + right, below + height + above)
+    image = _place(figure, picture, left, below, top=max(top, bottom + 1e-6), bottom=bottom)
+    _title(figure, title, left, below + height + 9 * unit, unit)
     _colour_bar(
-        figure, image, left + width + 12 * unit, bottom, height, unit, over=bool(pixel_std.max() > top)
+        figure, image, left + width + 12 * unit, below, height, unit, over=bool(pixel_std.max() > top)
     )
     return _png(figure)
 
@@ -166,11 +172,13 @@ def _frame(figure: Figure, left: float, bottom: float, width: float, height: flo
     return figure.add_axes((left / across, bottom / up, width / across, height / up))
 
 
-def _place(figure: Figure, picture: NDArray[Any], left: float, bottom: float, *, top: float) -> Any:
+def _place(
+    figure: Figure, picture: NDArray[Any], left: float, below: float, *, top: float, bottom: float = 0.0
+) -> Any:
     height, width = picture.shape[:2]
-    axes = _frame(figure, round(left), round(bottom), width, height)
+    axes = _frame(figure, round(left), round(below), width, height)
     axes.set_axis_off()
-    return axes.imshow(picture, cmap=COLOURS, vmin=0.0, vmax=top, aspect="auto", interpolation="nearest")
+    return axes.imshow(picture, cmap=COLOURS, vmin=bottom, vmax=top, aspect="auto", interpolation="nearest")
 
 
 def _title(figure: Figure, text: str, left: float, bottom: float, unit: float) -> None:

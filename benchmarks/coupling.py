@@ -1,0 +1,122 @@
+"""How strongly the prior should pull, and which average of the draws is the best picture.
+
+    python benchmarks/coupling.py --data photos/ --strength 10 --strength 30 --calls 1 --calls 4
+
+For each photograph (its middle), recipe, coupling strength c and number of network calls, one chain is run
+and several estimates are read off it:
+  x          mean of the tensor model's images
+  z          mean of the prior's images
+  both       the two means, weighted by the inverse of their variance at each pixel
+  polished   the mean of X, denoised once more by the prior at a small level (0.03, 0.06, 0.1 on [-1, 1])
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import damage, photographs, save, table
+from quality import RECIPES
+
+from diffbcp_cli.bcp.state import observe
+from diffbcp_cli.bcp.tensorize import tensorize
+from diffbcp_cli.config import from_mapping
+from diffbcp_cli.diffusion.prior import Prior
+from diffbcp_cli.metrics import psnr, ssim
+from diffbcp_cli.restoration import open_prior, settings_of
+from diffbcp_cli.sampler import SplitGibbs, make_generator
+from diffbcp_cli.summary import Moments
+
+POLISH = (0.03, 0.06, 0.1)
+
+
+def middle(pixels: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+    top, left = (pixels.shape[0] - size) // 2, (pixels.shape[1] - size) // 2
+    return np.ascontiguousarray(pixels[top : top + size, left : left + size])
+
+
+def estimates(
+    pixels: np.ndarray[Any, Any], observed: np.ndarray[Any, Any], options: dict[str, Any], prior: Prior | None
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Run one chain; return its estimates, (H, W, C) in [0, 1]."""
+    cfg = from_mapping(options)
+    image = torch.from_numpy(pixels.transpose(2, 0, 1).copy()) * 2 - 1
+    known = torch.from_numpy(observed.transpose(2, 0, 1).copy())
+    shape = tensorize(tuple(image.shape), "patch")
+    observation = observe(image, known, shape, once=cfg.patch_weights == "once")
+    sampler = SplitGibbs(observation, prior, settings_of(cfg))
+    x, z = Moments(), Moments()
+    for _, draw in sampler.run(rng=make_generator(cfg.seed, image.device)):
+        if draw.step >= cfg.burn_in:
+            x.add(draw.image)
+            if draw.prior_image is not None:
+                z.add(draw.prior_image)
+        if draw.step + 1 == cfg.iterations:
+            break
+    found = {"x": x.mean}
+    if prior is not None:
+        weight_x, weight_z = (1 / m.std.square().clamp_min(1e-8) for m in (x, z))
+        found |= {"z": z.mean, "both": (weight_x * x.mean + weight_z * z.mean) / (weight_x + weight_z)}
+        for level in POLISH:
+            found[f"polished {level}"] = prior.denoise(x.mean[None].float(), level)[0]
+    return {name: (value.permute(1, 2, 0).numpy() + 1) / 2 for name, value in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--image", action="append", default=[])
+    parser.add_argument("--recipe", action="append", default=[], choices=RECIPES)
+    parser.add_argument("--strength", action="append", type=float, default=[])
+    parser.add_argument("--calls", action="append", type=int, default=[])
+    parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE")
+    parser.add_argument("--prior", default="natural")
+    parser.add_argument("--size", type=int, default=160)
+    parser.add_argument("--noise", type=float, default=0.025)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+
+    import tomllib
+
+    base = {"prior": args.prior, **tomllib.loads("\n".join(args.set))}
+    prior = open_prior(from_mapping(base))
+    runs: list[tuple[str, dict[str, Any], Prior | None]] = [("none", {**base, "prior": "none"}, None)]
+    runs += [
+        (f"c={c:g} calls={n}", {**base, "coupling": c, "calls": n}, prior)
+        for c in args.strength or [30.0]
+        for n in args.calls or [4]
+    ]
+    results: list[dict[str, Any]] = []
+    for name, whole in photographs(args.data, args.image).items():
+        truth = middle(whole, min(args.size, *whole.shape[:2]))
+        for mask in args.recipe or RECIPES:
+            pixels, observed = damage(truth, mask, args.noise, 0, name)
+            for label, options, used in runs:
+                for kind, mean in estimates(pixels, observed, options, used).items():
+                    scores = {"psnr": psnr(mean.clip(0, 1), truth), "ssim": ssim(mean.clip(0, 1), truth)}
+                    results.append({"image": name, "recipe": mask, "run": label, "estimate": kind, **scores})
+                save(args.json, results)
+    print(report(results))
+
+
+def report(results: list[dict[str, Any]]) -> str:
+    """Mean PSNR / SSIM over the photographs: a row per run and estimate, a column per recipe."""
+    recipes = list(dict.fromkeys(r["recipe"] for r in results))
+    kinds = list(dict.fromkeys((r["run"], r["estimate"]) for r in results))
+    rows = [["run", "estimate", *recipes]]
+    for run, kind in kinds:
+        row = [run, kind]
+        for mask in recipes:
+            mine = [r for r in results if (r["run"], r["estimate"], r["recipe"]) == (run, kind, mask)]
+            row.append(f"{np.mean([r['psnr'] for r in mine]):.2f} / {np.mean([r['ssim'] for r in mine]):.3f}")
+        rows.append(row)
+    return table(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Have the chains converged? Split R-hat and effective sample size of what a run keeps of its draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .chains import Chains
+from .diagnostics import MIN_DRAWS, effective_sample_size, split_rhat
+
+FUNCTIONALS = ("noise_std", "brightness", "contrast")
+MAX_RHAT = 1.2  # for a pixel; on short chains chance alone gives 1.1
+PIXEL_SHARE = 0.9  # of the pixels must be below it
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """R-hat and ESS. Maps are (h, w), one value per probed pixel; None when there are too few draws."""
+
+    chains: int
+    draws: int
+    rhat: dict[str, float]
+    ess: dict[str, float]
+    rhat_map: NDArray[np.float32] | None
+    ess_map: NDArray[np.float32] | None
+
+    @property
+    def pixels_converged(self) -> float:
+        """Share of the probed pixels whose R-hat is small."""
+        return 0.0 if self.rhat_map is None else float((self.rhat_map < MAX_RHAT).mean())
+
+    @property
+    def converged(self) -> bool:
+        """Whether enough pixels agree between (half) chains."""
+        return self.pixels_converged >= PIXEL_SHARE
+
+    def as_dict(self) -> dict[str, Any]:
+        """As stored in JSON; a number that is not finite is left out as null."""
+        found: dict[str, Any] = {
+            "chains": self.chains,
+            "draws": self.draws,
+            "converged": self.converged,
+            "max_rhat": MAX_RHAT,
+            "pixels_converged": self.pixels_converged,
+            "rhat": {name: _finite(value) for name, value in self.rhat.items()},
+            "ess": {name: _finite(value) for name, value in self.ess.items()},
+        }
+        if self.rhat_map is not None and self.ess_map is not None:
+            found["rhat"]["pixel_median"] = _finite(np.median(self.rhat_map))
+            found["rhat"]["pixel_95"] = _finite(np.quantile(self.rhat_map, 0.95))
+            found["ess"]["pixel_median"] = _finite(np.median(self.ess_map))
+            found["ess"]["pixel_5"] = _finite(np.quantile(self.ess_map, 0.05))
+        return found
+
+    def warning(self) -> str | None:
+        """One sentence for the user when the chains have not converged."""
+        if self.converged:
+            return None
+        if self.rhat_map is None:
+            return f"{self.draws} draws are too few to tell whether the chain has converged"
+        return (
+            f"not converged: only {100 * self.pixels_converged:.0f} % of the pixels have R-hat below {MAX_RHAT}; "
+            "more --iterations, or --until-converged"
+        )
+
+
+def convergence(chains: Chains) -> Convergence:
+    """Judge the draws after burn-in, as many of each chain as all have."""
+    probes = chains.probes()
+    count, draws = len(chains.traces), 0 if probes is None else probes.shape[1]
+    if probes is None or draws < MIN_DRAWS:
+        return Convergence(count, draws, {}, {}, None, None)
+    burn_in = chains.burn_in
+    rhat, ess = {}, {}
+    for name in FUNCTIONALS:
+        values = np.array([getattr(trace, name)[burn_in : burn_in + draws] for trace in chains.traces])
+        rhat[name], ess[name] = float(split_rhat(values)), float(effective_sample_size(values))
+    maps = (f(probes).astype(np.float32) for f in (split_rhat, effective_sample_size))
+    return Convergence(count, draws, rhat, ess, *maps)
+
+
+def _finite(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None

@@ -1,0 +1,48 @@
+"""A run laid aside: tensors and plain values in one safetensors file, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ..errors import InputError
+from .files import replacing
+
+FORMAT = 1
+_KEY = "diffbcp-run"
+
+
+def write(path: Path, tensors: dict[str, Tensor], plain: dict[str, Any]) -> Path:
+    """Write a checkpoint and return its path."""
+    text = json.dumps({"format": FORMAT, **plain})
+    # safetensors refuses tensors that share memory, as views of one picture may
+    apart = {name: value.clone() for name, value in tensors.items()}
+    with replacing(path) as temporary:
+        save_file(apart, temporary, metadata={_KEY: text})
+    return path
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a checkpoint; one that is damaged, or not ours, or of another format, is refused."""
+    hint = "run without --resume to begin anew"
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = (file.metadata() or {}).get(_KEY)
+            if found is None:
+                raise InputError(f"{path} is not a checkpoint of a run", hint=hint)
+            plain = json.loads(found)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"the checkpoint {path} cannot be read: {reason}", hint=hint) from error
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise InputError(f"the checkpoint {path} was made by another version of diffbcp", hint=hint)
+    if any(value.is_floating_point() and not torch.isfinite(value).all() for value in tensors.values()):
+        raise InputError(f"the checkpoint {path} is damaged: it holds values that are not numbers", hint=hint)
+    return tensors, plain

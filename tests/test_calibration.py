@@ -1,0 +1,103 @@
+"""Held-out pixels: chosen like the missing ones, and the factor they give covers what it claims."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from test_restore_cli import SHORT
+
+from diffbcp_cli.calibration import HeldOut, calibrate, hold_out, is_scattered
+from diffbcp_cli.cli.app import run
+from diffbcp_cli.errors import InputError
+from diffbcp_cli.io.mask_kinds import recipe
+
+SHAPE = (96, 96, 3)
+
+
+def made(kind, seed=0):
+    return recipe(kind, SHAPE, rng=np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "scattered"),
+    [
+        ("paper-uniform-0.7", True),
+        ("paper-uniform-0.9", True),
+        ("paper-stripe", False),
+        ("paper-irregular", False),
+    ],
+)
+def test_strokes_are_told_from_single_pixels(kind, scattered):
+    assert all(is_scattered(made(kind, seed)) is scattered for seed in range(5))
+
+
+@pytest.mark.parametrize(
+    "kind", ["paper-uniform-0.7", "paper-uniform-0.9", "paper-stripe", "paper-irregular"]
+)
+def test_only_known_entries_are_held_out_and_few_of_them(kind):
+    observed = made(kind)
+    held = hold_out(observed, rng=np.random.default_rng(1)).entries
+    assert not (held & ~observed).any()
+    assert 0.04 < held.sum() / observed.sum() < 0.12
+
+
+def test_a_mask_of_whole_pixels_holds_out_whole_pixels():
+    observed = np.repeat(np.random.default_rng(0).random((96, 96, 1)) < 0.3, 3, axis=2)
+    held = hold_out(observed, rng=np.random.default_rng(1)).entries
+    assert (held == held[..., :1]).all()
+    assert held.any()
+
+
+def test_held_out_strokes_are_as_thick_as_the_holes():
+    """A pixel in a held-out stroke has about as few known neighbours as one in a hole."""
+    observed = made("paper-irregular")
+    held = hold_out(observed, rng=np.random.default_rng(1)).entries
+    shown = (observed & ~held)[..., 0].astype(float)
+    around = sum(np.roll(shown, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
+    in_holes, in_strokes = around[~observed[..., 0]].mean(), around[held[..., 0]].mean()
+    single = hold_out(made("paper-uniform-0.7"), rng=np.random.default_rng(1))
+    assert not single.strokes
+    assert in_strokes < in_holes + 1.0
+
+
+def test_too_few_known_pixels_are_an_error():
+    observed = np.zeros((32, 32, 1), bool)
+    observed[:4, :4] = True
+    with pytest.raises(InputError):
+        hold_out(observed, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("true_scale", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+def test_the_rescaled_interval_covers_clean_pixels_as_claimed(true_scale, noise):
+    rng = np.random.default_rng(3)
+    std = rng.uniform(0.02, 0.08, (200, 200, 1)).astype(np.float32)
+    mean = rng.random(std.shape).astype(np.float32)
+    clean = mean + true_scale * std * rng.standard_normal(std.shape)
+    noisy = (clean + noise * rng.standard_normal(std.shape)).astype(np.float32)
+    held = rng.random(std.shape) < 0.1
+    found = calibrate(noisy, mean, std, HeldOut(held, strokes=False), noise)
+    inside = np.abs(clean - mean) <= 1.6449 * found.factor * std
+    assert inside[~held].mean() == pytest.approx(0.9, abs=0.03)
+    assert found.coverage_after[2] == pytest.approx(0.9, abs=0.01)
+    assert found.factor == pytest.approx(true_scale, rel=0.15)
+
+
+def test_inpaint_calibrates_the_std_and_says_so(photo, mask, tmp_path):
+    plain, scaled = tmp_path / "plain", tmp_path / "scaled"
+    base = ["inpaint", str(photo), "--mask", str(mask), *SHORT]
+    assert run([*base, "-o", str(plain)]) == 0
+    assert run([*base, "-o", str(scaled), "--calibrate", "--save", "samples"]) == 0
+    assert json.loads((plain / "photo.json").read_text())["calibration"] is None
+    said = json.loads((scaled / "photo.json").read_text())["calibration"]
+    assert said["held_out_shape"] == "strokes"
+    assert "no promise" in said["guarantee"]
+    assert said["held_out"] > 50
+    assert 0 < said["held_out_coverage"][2] <= 1
+    std = tifffile.imread(scaled / "photo.std.tiff")
+    samples = np.load(scaled / "photo.samples.npz")["samples"]
+    assert std.max() > 0
+    assert samples.std() > 0

@@ -1,0 +1,87 @@
+"""Several chains, what they agree on, and running until they do."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from test_restore_cli import SHORT, outputs
+from test_resume import config, damaged
+
+from diffbcp_cli.cli.app import run
+from diffbcp_cli.restoration import restore
+
+
+def test_chains_are_independent_and_pooled():
+    pixels, observed = damaged()
+    two = restore(pixels, observed, config(chains=2), prior=None)
+    one = restore(pixels, observed, config(), prior=None)
+    assert two.draws == 2 * one.draws
+    assert two.traces[0] == one.traces[0]
+    assert two.traces[1].noise_std != one.traces[0].noise_std
+    draws = np.concatenate([one.samples, two.samples[len(one.samples) :]])
+    np.testing.assert_array_equal(two.samples, draws)
+
+
+def test_five_iterations_are_not_called_converged():
+    pixels, observed = damaged()
+    short = restore(pixels, observed, config(iterations=5, burn_in=2), prior=None).convergence
+    assert not short.converged
+    assert "too few" in (short.warning() or "")
+    half = restore(pixels, observed, config(iterations=5, burn_in=0), prior=None).convergence
+    assert not half.converged
+    assert "not converged" in (half.warning() or "")
+
+
+def test_a_long_run_of_a_simple_picture_converges():
+    pixels, observed = damaged()
+    found = restore(pixels, observed, config(iterations=300, burn_in=150), prior=None).convergence
+    assert found.converged
+    assert found.warning() is None
+    assert found.rhat["noise_std"] < 1.2
+    assert found.rhat_map is not None
+    assert found.rhat_map.shape == (32, 40)
+
+
+def test_until_converged_goes_on_and_stops_when_the_chains_agree():
+    pixels, observed = damaged()
+    cfg = config(iterations=60, burn_in=50, until_converged=True, max_iterations=400)
+    outcome = restore(pixels, observed, cfg, prior=None)
+    assert outcome.convergence.converged
+    assert 60 < len(outcome.trace.rank) < 400
+    capped = restore(
+        pixels, observed, config(iterations=8, until_converged=True, max_iterations=10), prior=None
+    )
+    assert len(capped.trace.rank) == 10
+    assert not capped.convergence.converged
+
+
+def test_the_maps_and_the_warning_reach_the_user(photo, mask, tmp_path, capsys):
+    options = [option for option in SHORT if option != "--quiet"]
+    out = tmp_path / "out"
+    arguments = ["inpaint", str(photo), "--mask", str(mask), "-o", str(out), *options]
+    assert run([*arguments, "--burn-in", "1", "--chains", "2", "--save", "convergence"]) == 0
+    assert {"photo.rhat.png", "photo.rhat.tiff", "photo.ess.png", "photo.ess.tiff"} <= outputs(out)
+    assert tifffile.imread(out / "photo.rhat.tiff").shape == (32, 32)
+    record = json.loads((out / "photo.json").read_text())
+    assert record["diagnostics"]["chains"] == 2
+    assert record["diagnostics"]["converged"] is False
+    assert len(record["traces"]) == 2
+    assert "converged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("budget", [0.5, 1e6])
+def test_a_time_budget_chooses_iterations_and_the_record_repeats_the_run(budget):
+    pixels, observed = damaged()
+    cfg = config(iterations=400, burn_in=160, time_budget=budget, save=("mean",))
+    outcome = restore(pixels, observed, cfg, prior=None)
+    assert outcome.cfg.time_budget is None
+    assert outcome.cfg.iterations == len(outcome.trace.rank) <= 400
+    assert outcome.cfg.burn_in == round(0.4 * outcome.cfg.iterations)
+    if budget > 1e5:
+        assert outcome.cfg.iterations == 400
+    else:
+        assert 5 <= outcome.cfg.iterations < 400
+    np.testing.assert_array_equal(restore(pixels, observed, outcome.cfg, prior=None).mean, outcome.mean)

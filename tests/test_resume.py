@@ -1,0 +1,246 @@
+"""A run that is interrupted goes on to the same result, bit for bit; a foreign checkpoint is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from conftest import picture
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from test_restore_cli import outputs
+
+from diffbcp_cli.cli.app import run
+from diffbcp_cli.config import RunConfig
+from diffbcp_cli.diffusion.prior import GaussianPrior
+from diffbcp_cli.io import checkpoints
+from diffbcp_cli.restoration import Control, restore
+
+NAMES = ("photo.mean.png", "photo.std.tiff", "photo.samples.npz")
+OPTIONS = ["--prior", "none", "--iterations", "12", "--burn-in", "5", "--rank", "6", "--save", "samples"]
+
+
+def config(**options):
+    base = {"prior": "none", "iterations": 9, "burn_in": 4, "thin": 2, "rank": 4, "device": "cpu"}
+    return RunConfig(**{**base, "save": ("mean", "samples"), **options})
+
+
+def stop_after(count):
+    left = iter(range(count))
+    return lambda: next(left, None) is None
+
+
+def damaged(height=32, width=40):
+    pixels = picture(height, width).astype(np.float32)
+    return pixels, np.random.default_rng(1).random(pixels.shape) < 0.5
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+@pytest.mark.parametrize("with_prior", [False, True])
+@pytest.mark.parametrize("after", [0, 3, 6, 11])
+def test_a_run_taken_up_again_gives_the_same_bits(after, with_prior, chains):
+    pixels, observed = damaged()
+    prior = GaussianPrior(torch.zeros(()), torch.tensor(0.25)) if with_prior else None
+    cfg = config(chains=chains)
+    whole = restore(pixels, observed, cfg, prior=prior)
+    saved = []
+    first = restore(
+        pixels, observed, cfg, prior=prior, control=Control(stop=stop_after(after), save=saved.append)
+    )
+    if chains == 1 and after >= 8:
+        assert first.finished
+        return
+    assert not first.finished
+    again = restore(pixels, observed, cfg, prior=prior, control=Control(start=saved[-1]))
+    assert again.finished
+    for name in ("mean", "std", "samples"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+    assert again.traces == whole.traces
+    np.testing.assert_array_equal(again.convergence.rhat_map, whole.convergence.rhat_map)
+
+
+def test_an_interruption_in_the_middle_of_a_step_costs_that_step_only():
+    pixels, observed = damaged()
+    whole = restore(pixels, observed, config(), prior=None)
+    saved = []
+
+    class Interrupted(GaussianPrior):
+        calls = 0
+
+        def denoise(self, x, sigma):
+            self.calls += 1
+            if self.calls == 3:
+                torch.randn(5)
+                raise KeyboardInterrupt
+            return super().denoise(x, sigma)
+
+    gaussian = (torch.zeros(()), torch.tensor(0.25))
+    whole = restore(pixels, observed, config(), prior=GaussianPrior(*gaussian))
+    restore(pixels, observed, config(), prior=Interrupted(*gaussian), control=Control(save=saved.append))
+    again = restore(
+        pixels, observed, config(), prior=GaussianPrior(*gaussian), control=Control(start=saved[0])
+    )
+    np.testing.assert_array_equal(again.mean, whole.mean)
+
+
+def test_checkpoints_come_as_often_as_asked():
+    pixels, observed = damaged()
+    saved = []
+    restore(pixels, observed, config(checkpoint_every=1e-9), prior=None, control=Control(save=saved.append))
+    assert len(saved) == 8  # after every draw but the last
+    saved.clear()
+    restore(pixels, observed, config(checkpoint_every=0.0), prior=None, control=Control(save=saved.append))
+    assert saved == []
+
+
+def arguments(photo, mask, out, *more):
+    return ["inpaint", str(photo), "--mask", str(mask), "-o", str(out), *OPTIONS, "-q", *more]
+
+
+def interrupt(photo, mask, out, monkeypatch, after=6):
+    """Run and press Ctrl-C, through the real signal, once some iterations are done."""
+    from diffbcp_cli import chains
+
+    step, count = chains.Chains._step, iter(range(after))
+
+    def counting(self, line):
+        if next(count, None) is None:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, line)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chains.Chains, "_step", counting)
+        return run(arguments(photo, mask, out))
+
+
+def test_ctrl_c_saves_the_chain_and_resume_ends_as_if_nothing_had_happened(
+    photo,
+    mask,
+    tmp_path,
+    monkeypatch,
+):
+    assert run(arguments(photo, mask, tmp_path / "whole")) == 0
+    out = tmp_path / "out"
+    assert interrupt(photo, mask, out, monkeypatch) == 130
+    record = json.loads((out / "photo.json").read_text())
+    assert (record["finished"], record["iterations"]) == (False, 7)
+    assert "photo.checkpoint.safetensors" in outputs(out)
+    assert run(arguments(photo, mask, out, "--resume")) == 0
+    assert outputs(out) == outputs(tmp_path / "whole")
+    for name in NAMES:
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_resume_without_a_checkpoint_begins_at_the_start(photo, mask, tmp_path):
+    assert run(arguments(photo, mask, tmp_path / "out", "--resume")) == 0
+
+
+def break_it(path, how):
+    data = path.read_bytes()
+    if how == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "noise":
+        path.write_bytes(os.urandom(500))
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "foreign":
+        save_file({"weight": torch.zeros(3)}, path)
+    elif how == "version":
+        tensors, plain = checkpoints.read(path)
+        save_file(tensors, path, metadata={"diffbcp-run": json.dumps({**plain, "format": 99})})
+    elif how == "nan":
+        tensors, plain = checkpoints.read(path)
+        checkpoints.write(path, {**tensors, "last": tensors["last"] * float("nan")}, plain)
+    elif how == "missing part":
+        tensors, plain = checkpoints.read(path)
+        checkpoints.write(path, {k: v for k, v in tensors.items() if "weights" not in k}, plain)
+    elif how == "wrong shape":
+        tensors, plain = checkpoints.read(path)
+        checkpoints.write(path, {**tensors, "chains.0.weights": torch.zeros(2)}, plain)
+
+
+@pytest.mark.parametrize(
+    "how", ["cut", "noise", "empty", "foreign", "version", "nan", "missing part", "wrong shape"]
+)
+def test_a_broken_checkpoint_is_refused_in_one_sentence(
+    how,
+    photo,
+    mask,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
+    out = tmp_path / "out"
+    assert interrupt(photo, mask, out, monkeypatch) == 130
+    break_it(out / "photo.checkpoint.safetensors", how)
+    capsys.readouterr()
+    assert run(arguments(photo, mask, out, "--resume")) == 3
+    said = capsys.readouterr().err
+    assert "checkpoint" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("change", [["--rank", "7"], ["--seed", "1"], ["--burn-in", "6"]])
+def test_a_checkpoint_of_other_options_is_refused_and_the_difference_named(
+    change,
+    photo,
+    mask,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
+    out = tmp_path / "out"
+    interrupt(photo, mask, out, monkeypatch)
+    capsys.readouterr()
+    assert run(arguments(photo, mask, out, "--resume", *change)) == 3
+    assert change[0] in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_photograph_is_refused(photo, mask, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    interrupt(photo, mask, out, monkeypatch)
+    Image.fromarray((picture(seed=5) * 255).astype(np.uint8)).save(photo)
+    assert run(arguments(photo, mask, out, "--resume")) == 3
+    assert "photograph" in capsys.readouterr().err
+
+
+def test_more_iterations_may_be_asked_for_on_resume(photo, mask, tmp_path, monkeypatch):
+    assert run([*arguments(photo, mask, tmp_path / "long"), "--iterations", "15"]) == 0
+    out = tmp_path / "out"
+    interrupt(photo, mask, out, monkeypatch)
+    assert run([*arguments(photo, mask, out, "--resume"), "--iterations", "15"]) == 0
+    assert (out / "photo.mean.png").read_bytes() == (tmp_path / "long" / "photo.mean.png").read_bytes()
+
+
+def test_the_checkpoint_holds_no_code(photo, mask, tmp_path, monkeypatch):
+    interrupt(photo, mask, tmp_path, monkeypatch)
+    tensors = load_file(tmp_path / "photo.checkpoint.safetensors")
+    assert {"chains.0.left.0", "chains.0.right.0", "chains.0.rng", "image.mean"} <= set(tensors)
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_lose_nothing(photo, mask, tmp_path):
+    """SIGKILL a real run again and again, always with --resume: it ends with the bytes of a run left alone."""
+    command = [sys.executable, "-m", "diffbcp_cli", *arguments(photo, mask, tmp_path / "out", "--resume")]
+    command += ["--iterations", "60", "--checkpoint-every", "0.05"]
+    alone = [*arguments(photo, mask, tmp_path / "whole"), "--iterations", "60"]
+    assert run(alone) == 0
+    rng = random.Random(0)
+    for _ in range(4):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        time.sleep(rng.uniform(1.5, 5.0))
+        process.kill()
+        process.wait()
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    for name in NAMES:
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    left = {p.name for p in (tmp_path / "out").iterdir()}
+    assert left == {p.name for p in (tmp_path / "whole").iterdir()}
