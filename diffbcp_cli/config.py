@@ -1,4 +1,4 @@
-"""Every option of a run, checked once, in one frozen place; TOML in and out."""
+"""Every option of a run, checked once, in one frozen place; TOML in and out, and a result's record in."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ Extra = Literal["mean", "std", "samples", "interval", "prior", "panel", "trace",
 
 EXTRAS: tuple[str, ...] = get_args(Extra)
 DURATIONS = ("time_budget", "checkpoint_every")  # options in seconds that may be written as "2m"
+UNITS = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KI": 2**10,
+    "MI": 2**20,
+    "GI": 2**30,
+    "TI": 2**40,
+}
+SMALLEST_BUDGET = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,8 @@ class RunConfig:
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     prior_scale: Literal["tile", "fit"] = "tile"
     compile: bool = False
+    threads: int = 0  # 0: all cores for one photograph, one for each of several
+    memory_budget: int = 4 * 2**30  # bytes
     observed: Observed = "posterior"
     save: tuple[str, ...] = ("mean", "std")
 
@@ -103,6 +117,13 @@ def _check(cfg: RunConfig) -> None:
         raise UsageError("--coupling and --rho-min must be positive, and --rho-max at least --rho-min")
     if not 0 <= cfg.adapt_floor < math.inf:
         raise UsageError(f"--adapt-floor must not be negative, it is {cfg.adapt_floor}")
+    if cfg.threads < 0:
+        raise UsageError(f"--threads must not be negative, it is {cfg.threads}")
+    if cfg.memory_budget < SMALLEST_BUDGET:
+        raise UsageError(
+            f"--memory-budget {cfg.memory_budget} is too little to work in",
+            hint="--memory-budget 1GB, or more",
+        )
     if cfg.sigma is not None and not (_positive(cfg.sigma) and cfg.sigma <= 1):
         raise UsageError(f"--sigma is a noise level on the [0, 1] scale, it cannot be {cfg.sigma}")
     if cfg.time_budget is not None and not _positive(cfg.time_budget):
@@ -161,6 +182,8 @@ def from_mapping(values: dict[str, Any], base: RunConfig | None = None) -> RunCo
             hint = f"did you mean {near[0].replace('_', '-')}?" if near else None
             raise UsageError(f"unknown option {key!r} in the configuration", hint=hint)
         value = duration(value) if name in DURATIONS and isinstance(value, str) else value
+        if name == "memory_budget" and isinstance(value, str):
+            value = parse_size(value, "--memory-budget")
         clean[name] = tuple(value) if isinstance(value, list) else value
     try:
         return dataclasses.replace(base or RunConfig(), **clean)
@@ -175,6 +198,39 @@ def read_toml(path: Path, base: RunConfig | None = None) -> RunConfig:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"cannot read the configuration {path}: {error}") from error
     return from_mapping(values, base)
+
+
+def parse_size(text: str, flag: str) -> int:
+    """Read 2GB, 512 MiB, 1.5G or 300000000; a bare letter is a power of ten, an i makes it one of two."""
+    found = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) *([KMGT]?I?)B?", text.strip().upper())
+    if found is None or found[2] not in UNITS:
+        raise UsageError(f"{flag} cannot be {text!r}", hint=f"{flag} 2GB, 512MiB or a number")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a configuration file says. record: the whole JSON file of a result, empty for a TOML file."""
+
+    config: RunConfig
+    record: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def read_recipe(path: Path, base: RunConfig | None = None) -> Recipe:
+    """Read options from a TOML file, or from the JSON file of a result, which they make again bit for bit."""
+    if path.suffix.lower() != ".json":
+        return Recipe(read_toml(path, base))
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the configuration {path}: {error}") from error
+    options = record.get("options") if isinstance(record, dict) else None
+    if not isinstance(options, dict):
+        raise UsageError(
+            f"{path} is not the record of a result: it has no options",
+            hint="--config photo.json, or a TOML file",
+        )
+    return Recipe(from_mapping(options, base), record)
 
 
 def to_mapping(cfg: RunConfig) -> dict[str, Any]:

@@ -66,3 +66,15 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
         return torch.float32
     native = torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.bfloat16 if native else torch.float16
+
+
+def use_threads(count: int) -> int:
+    """Compute with `count` threads from now on, 0 for as many as torch would take; return how many.
+
+    The number is part of what fixes a result's bits: sums are split among threads.
+    """
+    import torch
+
+    if count:
+        torch.set_num_threads(count)
+    return torch.get_num_threads()

@@ -58,6 +58,7 @@ class Job:
     target: Target
     name: str
     polarity: masks.Polarity = "white-fills"
+    max_pixels: int = images.MAX_PIXELS
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def is_finished(target: Target) -> bool:
         record = json.loads(target.file("json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return bool(record.get("finished")) and target.mean.exists()
+    return isinstance(record, dict) and bool(record.get("finished")) and target.mean.exists()
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Opened:
 def open_job(job: Job, *, note: Say, warn: Say) -> Opened:
     """Read the photograph and its mask, and see that results can be written, before anything is computed."""
     images.check_suffix(job.target.mean)
-    photo = images.read_photo(job.photo)
+    photo = images.read_photo(job.photo, max_pixels=job.max_pixels)
     for text in photo.notes:
         note(f"{photo.name}: {text}")
     observed = _observed(job, photo, note, warn)
@@ -197,7 +198,7 @@ def _observed(job: Job, photo: Photo, note: Say, warn: Say) -> Bools:
     if job.mask is None:
         observed = np.ones(photo.pixels.shape, bool)
     else:
-        observed = masks.read_mask(job.mask, photo, polarity=job.polarity)
+        observed = masks.read_mask(job.mask, photo, polarity=job.polarity, max_pixels=job.max_pixels)
         note(f"{photo.name}: {100 * masks.missing_share(observed):.1f} % will be filled")
         doubt = masks.looks_inverted(observed, photo)
         if doubt:

@@ -33,6 +33,7 @@ Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 
 SMALLEST_SIDE = 16
 FEWEST_ITERATIONS = 5  # that a time budget will choose
+BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ def settings_of(cfg: RunConfig) -> Settings:
         rule=CouplingRule(cfg.coupling, cfg.rho_min, cfg.rho_max),
         solver=cfg.solver,
         calls=cfg.calls,
+        budget=cfg.memory_budget // BATCHES_IN_BUDGET,
     )
 
 

@@ -34,6 +34,7 @@ LAYERS = [
     "model_folder",
     "restoration",
     "pipeline",
+    "batch",
     "api",
     "cli",
 ]

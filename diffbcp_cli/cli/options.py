@@ -1,18 +1,19 @@
-"""The options that `inpaint` and `denoise` share, one line each, laid over `RunConfig`."""
+"""The options that `inpaint` and `denoise` share, one line each: those of `RunConfig`, and those of a batch."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from ..config import RunConfig, Tensorize, Weights, from_mapping, read_toml
+from ..config import Recipe, RunConfig, Tensorize, Weights, from_mapping, parse_size, read_recipe
 
-_MODEL, _RUN, _PRIOR = "Tensor model", "Run", "Prior"
+_MODEL, _RUN, _PRIOR, _MANY = "Tensor model", "Run", "Prior", "Many photographs"
 
 # name of the RunConfig field -> (type, help, panel)
 SHARED: dict[str, tuple[Any, str, str]] = {
@@ -40,6 +41,12 @@ SHARED: dict[str, tuple[Any, str, str]] = {
     "time_budget": (str, "Choose iterations that fit: 90s, 2m, 1h30m.", _RUN),
     "checkpoint_every": (str, "Time between checkpoints for --resume; 0 for none.", _RUN),
     "device": (str, "auto, cpu, cuda, cuda:1 or mps.", _RUN),
+    "threads": (
+        int,
+        "Threads for a photograph; 0: all cores for one, a single one for each of several.",
+        _RUN,
+    ),
+    "memory_budget": (str, "Memory to work in, for one photograph: 2GB, 512MiB.", _RUN),
     "rank": (int, "CP components to start with.", _MODEL),
     "block": (int, "Components drawn jointly; fewer are faster, more mix better.", _MODEL),
     "adapt_floor": (float, "Drop spike components below this share of the noise energy.", _MODEL),
@@ -50,46 +57,126 @@ SHARED: dict[str, tuple[Any, str, str]] = {
 }
 
 
+@dataclass(frozen=True)
+class Common:
+    """What both commands take beside the options of the run itself."""
+
+    out: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="A folder for the results, or a file for one restored picture."),
+    ] = Path()
+    save: Annotated[
+        str,
+        typer.Option(
+            "--save", help="More results, with commas: samples, interval, prior, panel, trace, convergence."
+        ),
+    ] = ""
+    fast: Annotated[bool, typer.Option("--fast", help="Trade a little quality for speed.")] = False
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Options from a TOML file or from a result's JSON; what is typed wins."),
+    ] = None
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Do it again even if the result is there.")
+    ] = False
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint of an interrupted run.")
+    ] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result's record as JSON.")] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress, no talk: paths and errors only.")
+    ] = False
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=0,
+            help="Photographs at a time; 0: by cores and memory.",
+            rich_help_panel=_MANY,
+        ),
+    ] = 0
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Do part I of N only, by a hash of the names: 1/4.", rich_help_panel=_MANY),
+    ] = None
+    root: Annotated[
+        Path | None,
+        typer.Option(help="Names and sub-folders are relative to this folder.", rich_help_panel=_MANY),
+    ] = None
+    null: Annotated[
+        bool,
+        typer.Option("--null", "-0", help="Names in the list on stdin end in NUL.", rich_help_panel=_MANY),
+    ] = False
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for another run on the same output folder.", rich_help_panel=_MANY),
+    ] = False
+    max_pixels: Annotated[
+        str,
+        typer.Option(help="Refuse pictures with more pixels than this: 100M.", rich_help_panel=_MANY),
+    ] = "100M"
+
+    @property
+    def pixel_limit(self) -> int:
+        """--max-pixels as a number."""
+        return parse_size(self.max_pixels, "--max-pixels")
+
+
 def _parameter(name: str) -> inspect.Parameter:
     kind, text, panel = SHARED[name]
     default = getattr(RunConfig(), name)
     flag = f"--{name.replace('_', '-')}"
-    shown = False if isinstance(default, bool) else str(default)
+    shown = False if isinstance(default, bool) else _SHOWN.get(name, str(default))
     option = typer.Option(flag, help=text, show_default=shown, rich_help_panel=panel)
     annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
+_SHOWN = {"memory_budget": "4GiB"}
+
+
 def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared options to a command; it gets those that were typed as the dict `options`."""
+    """Add the shared options to a command; it gets those of the run that were typed as the dict `options`,
+    and the others as `common`.
+    """
     own = inspect.signature(command, eval_str=True).parameters
     shared = [_parameter(name) for name in SHARED]
+    common = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in inspect.signature(Common, eval_str=True).parameters.values()
+    ]
 
     @functools.wraps(command)
     def call(**given: Any) -> None:
         typed = {name: given.pop(name) for name in SHARED}
-        command(**given, options={name: value for name, value in typed.items() if value is not None})
+        others = Common(**{field.name: given.pop(field.name) for field in fields(Common)})
+        options = {name: value for name, value in typed.items() if value is not None}
+        command(**given, options=options, common=others)
 
-    mine = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values() if p.name != "options"]
-    call.__signature__ = inspect.Signature([*mine, *shared])  # type: ignore[attr-defined]
-    call.__annotations__ = {p.name: p.annotation for p in [*mine, *shared]}
+    mine = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in own.values()
+        if p.name not in ("options", "common")
+    ]
+    everything = [*mine, *common, *shared]
+    call.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in everything}
     del call.__wrapped__
     return call
 
 
-def run_config(
-    options: dict[str, Any], *, config: Path | None, save: str, observed: str, fast: bool
-) -> RunConfig:
+def run_config(options: dict[str, Any], common: Common, *, observed: str | None) -> Recipe:
     """Lay the options over the configuration file, and that over the defaults."""
-    base = FAST if fast else RunConfig()
-    base = read_toml(config, base) if config is not None else base
-    extras = tuple(part.strip() for part in save.split(",") if part.strip())
-    typed: dict[str, Any] = {**options, "observed": observed}
+    base = FAST if common.fast else RunConfig()
+    recipe = read_recipe(common.config, base) if common.config is not None else Recipe(base)
+    extras = tuple(part.strip() for part in common.save.split(",") if part.strip())
+    typed = dict(options) if observed is None else {**options, "observed": observed}
     if extras:
         typed["save"] = ("mean", "std", *(e for e in extras if e not in ("mean", "std")))
     if typed.get("patch_size") is not None and "stride" not in typed:
         typed["stride"] = max(1, typed["patch_size"] // 2)
-    return from_mapping(typed, base)
+    return Recipe(from_mapping(typed, recipe.config), recipe.record)
 
 
 FAST = RunConfig(rank=100, adapt_floor=3.0, iterations=60, burn_in=24)

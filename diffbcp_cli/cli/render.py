@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,27 +24,39 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def printable(text: str) -> str:
+    """Text for people: a control character or a broken byte in a file name shows as its escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def note(text: str) -> None:
     """Say something in passing."""
-    err.print(f"[dim]{escape(text)}[/dim]")
+    err.print(f"[dim]{escape(printable(text))}[/dim]")
 
 
 def warn(text: str) -> None:
     """Say something that the user should look at."""
-    err.print(f"[yellow]warning:[/yellow] {escape(text)}")
+    err.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
+
+
+def waiting(owner: str) -> None:
+    """Say whom a run waits for."""
+    note(f"waiting for another run ({owner})")
 
 
 def failure(error: DiffbcpError, *, about: Path | str | None = None) -> None:
     """Say what went wrong and what to do next."""
-    where = f"{escape(str(about))}: " if about is not None else ""
-    err.print(f"[bold red]error:[/bold red] {where}{escape(error.message)}")
+    where = f"{escape(printable(str(about)))}: " if about is not None else ""
+    err.print(f"[bold red]error:[/bold red] {where}{escape(printable(error.message))}")
     if error.hint:
-        err.print(f"  [cyan]try:[/cyan] {escape(error.hint)}")
+        err.print(f"  [cyan]try:[/cyan] {escape(printable(error.hint))}")
 
 
-def path(written: Path) -> None:
-    """Print one written file, bare, for scripts."""
-    sys.stdout.write(f"{written}\n")
+def path(written: Path | str) -> None:
+    """Print one written file, bare, for scripts; its bytes as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(os.fsencode(f"{written}\n"))
+    sys.stdout.buffer.flush()
 
 
 def as_json(value: Any) -> None:

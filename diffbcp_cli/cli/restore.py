@@ -1,136 +1,192 @@
-"""`diffbcp inpaint` and `diffbcp denoise`."""
+"""`diffbcp inpaint` and `diffbcp denoise`: one photograph, or many."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..config import Recipe, RunConfig
+from ..errors import UsageError
 from . import render
 from .interrupt import stopping
 from .models import announce
-from .options import run_config, with_run_options
+from .options import Common, run_config, with_run_options
 
 if TYPE_CHECKING:
-    from ..config import RunConfig
+    from ..batch.plan import Request
     from ..pipeline import Job, Saved
 
-PhotoArg = Annotated[Path, typer.Argument(help="A photograph: PNG, JPEG, WebP, TIFF, BMP or .npy.")]
-OutOpt = Annotated[
-    Path, typer.Option("--output", "-o", help="A folder for the results, or a file for the restored picture.")
-]
-SaveOpt = Annotated[
-    str,
-    typer.Option(
-        "--save", help="More results, with commas: samples, interval, prior, panel, trace, convergence."
+PhotosArg = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PHOTO...",
+        help="Photographs (PNG, JPEG, WebP, TIFF, BMP or .npy), folders, quoted patterns, or - for a list on stdin.",
+        show_default=False,
     ),
 ]
-ObservedOpt = Annotated[
-    Literal["posterior", "keep"],
-    typer.Option(help="Known pixels: restored like the rest, or kept byte for byte."),
-]
-FastOpt = Annotated[bool, typer.Option("--fast", help="Trade a little quality for speed.")]
-ConfigOpt = Annotated[Path | None, typer.Option(help="Options from a TOML file; what is typed wins.")]
-OverwriteOpt = Annotated[bool, typer.Option("--overwrite", help="Do it again even if the result is there.")]
-ResumeOpt = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of an interrupted run.")]
-JsonOpt = Annotated[bool, typer.Option("--json", help="Print the result's record as JSON.")]
-QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no talk: paths and errors only.")]
 
 
 @with_run_options
 def inpaint(
-    photo: PhotoArg,
+    photos: PhotosArg = None,
     mask: Annotated[
-        str, typer.Option("--mask", "-m", help="A mask file (white = fill), or 'alpha' for the photo's own.")
-    ],
-    out: OutOpt = Path(),
+        str | None,
+        typer.Option(
+            "--mask",
+            "-m",
+            help="A mask file (white = fill), a folder of masks, or 'alpha' for the photo's own.",
+        ),
+    ] = None,
     mask_polarity: Annotated[
-        Literal["white-fills", "white-keeps"], typer.Option(help="What white means in a mask picture.")
-    ] = "white-fills",
-    observed: ObservedOpt = "posterior",
+        Literal["white-fills", "white-keeps"] | None,
+        typer.Option(help="What white means in a mask picture.", show_default="white-fills"),
+    ] = None,
+    observed: Annotated[
+        Literal["posterior", "keep"] | None,
+        typer.Option(
+            help="Known pixels: restored like the rest, or kept byte for byte.", show_default="posterior"
+        ),
+    ] = None,
     calibrate: Annotated[
         bool,
         typer.Option("--calibrate", help="Hold out some known pixels, and scale the uncertainty by them."),
     ] = False,
-    save: SaveOpt = "",
-    fast: FastOpt = False,
-    config: ConfigOpt = None,
-    overwrite: OverwriteOpt = False,
-    resume: ResumeOpt = False,
-    as_json: JsonOpt = False,
-    quiet: QuietOpt = False,
     *,
     options: dict[str, Any],
+    common: Common,
 ) -> None:
     """Fill the missing pixels of PHOTO, remove its noise, and map the uncertainty."""
     typed = {**options, "calibrate": True} if calibrate else options
-    cfg = run_config(typed, config=config, save=save, observed=observed, fast=fast)
-    from ..pipeline import Job, target_of
-
-    source: Path | str = "alpha" if mask == "alpha" else Path(mask)
-    job = Job(photo, source, target_of(photo, out), photo.name, mask_polarity)
-    _run_one(job, cfg, overwrite=overwrite, resume=resume, as_json=as_json, quiet=quiet)
+    recipe = run_config(typed, common, observed=observed)
+    source = mask if mask is not None else recipe.record.get("mask")
+    if not isinstance(source, str):
+        raise UsageError("--mask is missing", hint="--mask mask.png, --mask masks/ or --mask alpha")
+    polarity = mask_polarity or recipe.record.get("mask_polarity") or "white-fills"
+    _run(recipe, common, photos, mask=source, polarity=polarity)
 
 
 @with_run_options
 def denoise(
-    photo: PhotoArg,
-    out: OutOpt = Path(),
+    photos: PhotosArg = None,
     sigma: Annotated[
         float | None, typer.Option(help="The noise level on the [0, 1] scale, if known; else it is inferred.")
     ] = None,
-    save: SaveOpt = "",
-    fast: FastOpt = False,
-    config: ConfigOpt = None,
-    overwrite: OverwriteOpt = False,
-    resume: ResumeOpt = False,
-    as_json: JsonOpt = False,
-    quiet: QuietOpt = False,
     *,
     options: dict[str, Any],
+    common: Common,
 ) -> None:
     """Remove noise of unknown strength from PHOTO, and map the uncertainty."""
     typed = options if sigma is None else {**options, "sigma": sigma}
-    cfg = run_config(typed, config=config, save=save, observed="posterior", fast=fast)
-    from ..pipeline import Job, target_of
-
-    job = Job(photo, None, target_of(photo, out), photo.name)
-    _run_one(job, cfg, overwrite=overwrite, resume=resume, as_json=as_json, quiet=quiet)
+    _run(run_config(typed, common, observed="posterior"), common, photos)
 
 
-def _run_one(job: Job, cfg: RunConfig, *, overwrite: bool, resume: bool, as_json: bool, quiet: bool) -> None:
-    """Restore one photograph, show how it goes, and print what was written."""
-    from .. import pipeline
+def _run(
+    recipe: Recipe,
+    common: Common,
+    photos: list[str] | None,
+    *,
+    mask: str | None = None,
+    polarity: Any = "white-fills",
+) -> None:
+    """Do one photograph by itself, and several as a batch."""
+    from ..batch import inputs
+    from ..batch.plan import Request
+
+    named = photos or _photo_of(recipe)
+    source: Path | str | None = mask if mask is None or mask == "alpha" else Path(mask)
+    request = Request(
+        inputs=tuple(named),
+        out=common.out,
+        mask=source,
+        polarity=polarity,
+        listed=tuple(_listed(common)) if "-" in named else (),
+        root=common.root,
+        overwrite=common.overwrite,
+        shard=inputs.parse_shard(common.shard) if common.shard else None,
+        max_pixels=common.pixel_limit,
+    )
+    _check_device(recipe.config)
+    if len(named) == 1 and inputs.is_one_file(named[0]) and request.shard is None:
+        _run_one(request, recipe, common)
+    else:
+        from .many import run_many
+
+        run_many(request, recipe.config, common)
+
+
+def _photo_of(recipe: Recipe) -> list[str]:
+    photo = recipe.record.get("photo")
+    if not isinstance(photo, str):
+        raise UsageError("there is no photograph to restore", hint="diffbcp denoise photo.png -o out/")
+    return [photo]
+
+
+def _listed(common: Common) -> list[str]:
+    from ..batch import inputs
+
+    return inputs.read_list(sys.stdin.buffer.read(), null=common.null)
+
+
+def _check_device(cfg: RunConfig) -> None:
     from ..devices import pick_device, pick_precision
-    from ..restoration import Control, open_prior
 
     pick_precision(cfg.precision, pick_device(cfg.device))
-    if pipeline.is_finished(job.target) and not overwrite:
+
+
+def _job(request: Request, recipe: Recipe) -> Job:
+    """The single photograph's job; a record that is given back also gives the name, which fixes the draws."""
+    from ..pipeline import Job, target_of
+
+    photo = Path(request.inputs[0])
+    name = recipe.record.get("name")
+    return Job(
+        photo,
+        request.mask,
+        target_of(photo, request.out),
+        name if isinstance(name, str) else photo.name,
+        request.polarity,
+        max_pixels=request.max_pixels,
+    )
+
+
+def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
+    """Restore one photograph, show how it goes, and print what was written."""
+    from .. import pipeline
+    from ..devices import use_threads
+    from ..io import lock
+    from ..restoration import Control, open_prior
+
+    job, quiet = _job(request, recipe), common.quiet
+    if pipeline.is_finished(job.target) and not common.overwrite:
         render.note(f"{job.target.mean} is there already; --overwrite does it again")
-        _show_finished(job, as_json)
+        _show_finished(job, common.as_json)
         return
+    cfg = replace(recipe.config, threads=use_threads(recipe.config.threads))
     talk = (_silent, _silent) if quiet else (render.note, render.warn)
     opened = pipeline.open_job(job, note=talk[0], warn=talk[1])
     prior = open_prior(cfg, announce=None if quiet else announce, bars=not quiet)
-    with stopping() as stop:
+    waiting = render.waiting if common.wait else None
+    with lock.part_of_folder(job.target.folder, job.target.stem, waiting=waiting), stopping() as stop:
         control = Control(stop=stop, note=talk[0])
         if not quiet:
             control = replace(control, wrap=render.Progress(job.photo.name))
-        saved = pipeline.run(opened, cfg, prior=prior, control=control, resume=resume)
-    if not quiet:
-        render.summary(saved.record)
-        warning = saved.outcome.convergence.warning()
-        if saved.outcome.finished and warning:
-            render.warn(warning)
-    _show(saved, as_json)
+        saved = pipeline.run(opened, cfg, prior=prior, control=control, resume=common.resume)
+    _show(saved, common)
     if not saved.outcome.finished:
         raise typer.Exit(130)
 
 
-def _show(saved: Saved, as_json: bool) -> None:
-    if as_json:
+def _show(saved: Saved, common: Common) -> None:
+    if not common.quiet:
+        render.summary(saved.record)
+        warning = saved.outcome.convergence.warning()
+        if saved.outcome.finished and warning:
+            render.warn(warning)
+    if common.as_json:
         render.as_json(saved.record)
     else:
         for written in saved.files:

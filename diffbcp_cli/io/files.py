@@ -44,8 +44,13 @@ def write_bytes(path: Path, data: bytes) -> Path:
 
 
 def remove_leftovers(folder: Path, stem: str) -> None:
-    """Remove temporary files of results of `stem` that a killed run has left."""
-    ours = re.compile(rf"\.({re.escape(stem[:100])}\..*|diffbcp)\.[0-9a-f]{{8}}\.tmp", re.DOTALL)
+    """Remove temporary files of results of `stem` that a killed run has left.
+
+    Others may be at work in the folder: a file of the stem `a.b` is none of the stem `a`.
+    """
+    name = re.escape(stem)
+    kinds = "mean|std|lower|upper|prior|panel|trace|rhat|ess|samples|checkpoint"
+    ours = re.compile(rf"\.({name}\.(({kinds})\.)?[a-z]+|diffbcp)\.[0-9a-f]{{8}}\.tmp")
     for path in folder.iterdir():
         if ours.fullmatch(path.name):
             with suppress(OSError):
@@ -58,7 +63,7 @@ def ensure_writable(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch(exist_ok=False)
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"the output folder {folder} cannot be written: {_reason(error)}",

@@ -27,7 +27,9 @@ _MOSTLY = 0.6  # share to fill above which a mask with large holes is doubted
 _LARGE = 1 / 8  # of the shorter side: how far inside a hole is far
 
 
-def read_mask(source: Path | str, photo: Photo, *, polarity: Polarity = "white-fills") -> Bools:
+def read_mask(
+    source: Path | str, photo: Photo, *, polarity: Polarity = "white-fills", max_pixels: int = MAX_PIXELS
+) -> Bools:
     """Return the observed entries (H, W, C) of `photo`, True = observed.
 
     source: an image file, where white (above half range) is to be filled, each channel on its own in an RGB
@@ -40,7 +42,7 @@ def read_mask(source: Path | str, photo: Photo, *, polarity: Polarity = "white-f
     elif Path(source).suffix.lower() == ".npy":
         observed = _read_array(Path(source))
     else:
-        observed = _read_image(Path(source), polarity)
+        observed = _read_image(Path(source), polarity, max_pixels)
     return check_mask(_fit(observed, photo), photo)
 
 
@@ -144,8 +146,8 @@ def looks_inverted(observed: Bools, photo: Photo) -> str | None:
     return f"the mask looks inverted: {reason} (--mask-polarity says what white means)"
 
 
-def _read_image(path: Path, polarity: Polarity) -> Bools:
-    raster = decode(read_bytes(path), path.name, max_pixels=MAX_PIXELS)
+def _read_image(path: Path, polarity: Polarity, max_pixels: int) -> Bools:
+    raster = decode(read_bytes(path), path.name, max_pixels=max_pixels)
     colours = 3 if raster.samples.shape[2] >= 3 else 1
     samples = raster.samples[..., :colours]
     if samples.dtype.kind == "f":

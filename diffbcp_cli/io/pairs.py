@@ -103,8 +103,8 @@ def read_run(path: Path | None) -> Run:
 
 def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:
     found = _results_in(results, apart_from=truth)
-    truths = _Index(_images_in(truth), truth)
-    masks = _Index(_images_in(mask), mask) if mask is not None and mask.is_dir() else None
+    truths = _Index(images_in(truth), truth)
+    masks = _Index(images_in(mask), mask) if mask is not None and mask.is_dir() else None
     pairs, lone = [], []
     problems: dict[str, InputError] = {}
     for name, result in found.items():
@@ -151,7 +151,7 @@ def _results_in(folder: Path, *, apart_from: Path) -> dict[str, Path]:
     nested = apart_from.resolve() != folder.resolve() and apart_from.resolve().is_relative_to(
         folder.resolve()
     )
-    for path in _images_in(folder):
+    for path in images_in(folder):
         if nested and path.resolve().is_relative_to(apart_from.resolve()):
             continue
         if path.stem.rpartition(".")[2] in COMPANIONS and "." in path.stem:
@@ -162,7 +162,7 @@ def _results_in(folder: Path, *, apart_from: Path) -> dict[str, Path]:
     return found
 
 
-def _images_in(folder: Path) -> list[Path]:
+def images_in(folder: Path) -> list[Path]:
     """Image files below the folder in a fixed order; hidden ones are left out."""
     return sorted(
         path
@@ -198,7 +198,7 @@ def _pair(name: str, result: Path, truth: Path, mask: Path | None) -> Pair:
 def _mask_for(name: str, masks: _Index | None, mask: Path | None) -> Path | None:
     if mask is None or not mask.is_dir():
         return mask
-    index = masks or _Index(_images_in(mask), mask)
+    index = masks or _Index(images_in(mask), mask)
     found = index.find(name, what="mask")
     if found is None:
         raise InputError(

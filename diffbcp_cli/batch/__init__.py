@@ -1,0 +1,1 @@
+"""Many photographs: which ones, in which processes, and what came of each."""

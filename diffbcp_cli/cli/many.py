@@ -1,0 +1,197 @@
+"""Many photographs on the screen: a live overview, a table at the end, paths or one JSON document on stdout."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Self
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+
+from ..config import RunConfig
+from ..errors import DiffbcpError
+from . import render
+from .interrupt import stopping
+from .models import announce
+from .options import Common
+
+if TYPE_CHECKING:
+    from ..batch.plan import Plan, Request
+    from ..batch.work import Report, Step
+
+MAX_ROWS = 40
+_COLOURS = {
+    "done": "green",
+    "failed": "bold red",
+    "interrupted": "yellow",
+    "left": "yellow",
+    "skipped": "dim",
+}
+
+
+def run_many(request: Request, cfg: RunConfig, common: Common) -> None:
+    """Restore every photograph of the request; exit with 1 if some failed, 130 after an interruption."""
+    from ..batch import run, summary
+    from ..batch.plan import make_plan
+    from ..io import files
+
+    cfg = run.settle(cfg)
+    plan = make_plan(request)
+    _announce(plan, common.quiet)
+    files.ensure_writable(request.out)
+    started = time.perf_counter()
+    with _lock(request, common), stopping() as stop:
+        if plan.jobs:
+            _fetch_prior(cfg, common.quiet)
+        reports: list[Report] = []
+        with Overview(plan, quiet=common.quiet, paths=not common.as_json) as overview:
+            spread = run.Spread(common.jobs, resume=common.resume)
+            for report in run.run(plan, cfg, spread, tell=overview.tell, stopping=stop):
+                reports.append(report)
+                overview.add(report)
+        seconds = time.perf_counter() - started
+        document = summary.document(reports, cfg, seconds=seconds, shard=request.shard)
+        _save_summary(request, document)
+    if not common.quiet:
+        show_table(reports, document)
+    if common.as_json:
+        render.as_json(document)
+    raise typer.Exit(130 if stop() else int(document["failed"] + document["left"] > 0))
+
+
+def _announce(plan: Plan, quiet: bool) -> None:
+    if quiet:
+        return
+    if plan.left_out:
+        render.note(f"{plan.left_out} results of earlier runs among the inputs were left out")
+    if plan.finished:
+        render.note(f"{len(plan.finished)} of {_total(plan)} are there already; --overwrite does them again")
+
+
+def _total(plan: Plan) -> int:
+    return len(plan.jobs) + len(plan.finished) + len(plan.bad)
+
+
+def _fetch_prior(cfg: RunConfig, quiet: bool) -> None:
+    """Have the prior's files here before any worker asks for them."""
+    from .. import weights
+
+    if cfg.prior != "none":
+        weights.fetch(weights.find(cfg.prior), announce=None if quiet else announce, bars=not quiet)
+
+
+def _lock(request: Request, common: Common) -> AbstractContextManager[None]:
+    from ..io import lock
+
+    waiting = render.waiting if common.wait else None
+    if request.shard is None:
+        return lock.whole_folder(request.out, waiting=waiting)
+    return lock.part_of_folder(request.out, "shard-{}-of-{}".format(*request.shard), waiting=waiting)
+
+
+def _save_summary(request: Request, document: dict[str, Any]) -> None:
+    """Write the summary; a disk that filled up has been reported, and must not hide the rest."""
+    from ..batch import summary
+
+    try:
+        summary.save(request.out, document)
+    except DiffbcpError as error:
+        render.failure(error)
+
+
+class Overview:
+    """The live picture of a batch: done, failed and left, the photographs at work, throughput, time left."""
+
+    def __init__(self, plan: Plan, *, quiet: bool, paths: bool) -> None:
+        self.total = len(plan.jobs)
+        self.counts: Counter[str] = Counter()
+        self.paths = paths
+        self.started = time.perf_counter()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[text]}"),
+        )
+        self.bar = Progress(*columns, console=render.err, disable=quiet or not self.total, transient=True)
+        self.all = self.bar.add_task("all", total=self.total, text=self._state())
+        self.rows: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        self.bar.stop()
+
+    def tell(self, step: Step) -> None:
+        """Show how far one photograph is."""
+        if step.name not in self.rows:
+            shown = escape(render.printable(step.name))
+            self.rows[step.name] = self.bar.add_task(shown, total=step.total, text="")
+        row = self.rows[step.name]
+        self.bar.update(row, completed=step.step, total=step.total, text=f"{step.step}/{step.total}")
+
+    def add(self, report: Report) -> None:
+        """Count a report, print what it wrote, and say at once why it failed."""
+        if report.status in ("done", "failed", "interrupted") and report.name in self.rows:
+            self.bar.remove_task(self.rows.pop(report.name))
+            self.counts[report.status] += 1
+            self.bar.update(self.all, advance=1, text=self._state())
+        for text in report.notes:
+            render.warn(f"{report.name}: {text}")
+        if report.error is not None:
+            named = report.name.rsplit("/", 1)[-1] in report.error
+            about = None if named else report.name
+            render.failure(DiffbcpError(report.error, hint=report.hint), about=about)
+        if self.paths and report.status != "left":
+            for path in report.files:
+                render.path(path)
+
+    def _state(self) -> str:
+        finished = self.counts.total()
+        left = self.total - finished
+        text = f"{self.counts['done']} done, {self.counts['failed']} failed, {left} left"
+        if not finished:
+            return text
+        pace = finished / (time.perf_counter() - self.started)
+        return f"{text}, {60 * pace:.3g} a minute, {_clock(left / pace)} to go"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def show_table(reports: list[Report], document: dict[str, Any]) -> None:
+    """Show a row for each photograph, those with trouble first if there are many, and the counts."""
+    table = Table(
+        "photograph", "", "size", "filled", "noise", "uncertainty", "time", box=None, pad_edge=False
+    )
+    ordered = sorted(reports, key=lambda r: (r.status in ("done", "skipped"), r.name))
+    for report in ordered[:MAX_ROWS]:
+        colour = _COLOURS[report.status]
+        table.add_row(
+            escape(render.printable(report.name)),
+            f"[{colour}]{report.status}[/{colour}]",
+            f"{report.width} x {report.height}" if report.width else "",
+            _number(report.missing_share, "{:.1%}"),
+            _number(report.noise_std, "{:.4f}"),
+            _number(report.mean_std, "{:.4f}"),
+            _number(report.seconds, "{:.1f} s"),
+        )
+    render.err.print(table)
+    if len(ordered) > MAX_ROWS:
+        render.note(f"and {len(ordered) - MAX_ROWS} more, all in summary.csv")
+    counts = ", ".join(f"{document[s]} {s}" for s in _COLOURS if document[s])
+    pace = document["images_per_minute"]
+    speed = f", {pace:.3g} a minute" if pace else ""
+    render.err.print(f"{document['images']} photographs: {counts} in {document['seconds']:.1f} s{speed}")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
