@@ -222,7 +222,7 @@ def read_recipe(path: Path, base: RunConfig | None = None) -> Recipe:
         return Recipe(read_toml(path, base))
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the configuration {path}: {error}") from error
     options = record.get("options") if isinstance(record, dict) else None
     if not isinstance(options, dict):
@@ -239,8 +239,9 @@ def to_mapping(cfg: RunConfig) -> dict[str, Any]:
 
 
 def to_toml(cfg: RunConfig) -> str:
-    """Write options as TOML; an unset option is left out."""
-    lines = [f"{name.replace('_', '-')} = {_toml(v)}" for name, v in to_mapping(cfg).items() if v is not None]
+    """Write options as TOML; an unset option is a comment."""
+    options = {name.replace("_", "-"): value for name, value in to_mapping(cfg).items()}
+    lines = [f"# {name} is not set" if v is None else f"{name} = {_toml(v)}" for name, v in options.items()]
     return "\n".join(lines) + "\n"
 
 

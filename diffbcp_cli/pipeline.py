@@ -88,17 +88,22 @@ class Opened:
     observed: Bools
 
 
-def open_job(job: Job, *, note: Say, warn: Say) -> Opened:
-    """Read the photograph and its mask, and see that results can be written, before anything is computed."""
+def read_job(job: Job, *, note: Say, warn: Say) -> Opened:
+    """Read the photograph and its mask, and see that they go together; nothing is written."""
     images.check_suffix(job.target.mean)
     photo = images.read_photo(job.photo, max_pixels=job.max_pixels)
     for text in photo.notes:
         note(f"{photo.name}: {text}")
-    observed = _observed(job, photo, note, warn)
+    return Opened(job, photo, _observed(job, photo, note, warn))
+
+
+def open_job(job: Job, *, note: Say, warn: Say) -> Opened:
+    """Read the photograph and its mask, and see that results can be written, before anything is computed."""
+    opened = read_job(job, note=note, warn=warn)
     files.remove_leftovers(files.ensure_writable(job.target.folder), job.target.stem)
-    for loss in images.losses(job.target.mean, photo):
+    for loss in images.losses(job.target.mean, opened.photo):
         note(f"{job.target.mean.name}: {loss}")
-    return Opened(job, photo, observed)
+    return opened
 
 
 def run(

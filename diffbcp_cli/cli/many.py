@@ -144,9 +144,7 @@ class Overview:
         for text in report.notes:
             render.warn(f"{report.name}: {text}")
         if report.error is not None:
-            named = report.name.rsplit("/", 1)[-1] in report.error
-            about = None if named else report.name
-            render.failure(DiffbcpError(report.error, hint=report.hint), about=about)
+            render.failure(DiffbcpError(report.error, hint=report.hint), about=report.name)
         if self.paths and report.status != "left":
             for path in report.files:
                 render.path(path)

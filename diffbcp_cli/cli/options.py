@@ -82,6 +82,12 @@ class Common:
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint of an interrupted run.")
     ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, with estimates, and do nothing.")
+    ] = False
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print every option as TOML for --config, and do nothing.")
+    ] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print the result's record as JSON.")] = False
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress, no talk: paths and errors only.")

@@ -45,8 +45,9 @@ def waiting(owner: str) -> None:
 
 
 def failure(error: DiffbcpError, *, about: Path | str | None = None) -> None:
-    """Say what went wrong and what to do next."""
-    where = f"{escape(printable(str(about)))}: " if about is not None else ""
+    """Say what went wrong and what to do next; about: with which file, if the message does not name it."""
+    named = about is None or Path(about).name in error.message
+    where = "" if named else f"{escape(printable(str(about)))}: "
     err.print(f"[bold red]error:[/bold red] {where}{escape(printable(error.message))}")
     if error.hint:
         err.print(f"  [cyan]try:[/cyan] {escape(printable(error.hint))}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..config import Recipe, RunConfig
+from ..config import Recipe, RunConfig, to_toml
 from ..errors import UsageError
 from . import render
 from .interrupt import stopping
@@ -18,7 +19,10 @@ from .options import Common, run_config, with_run_options
 
 if TYPE_CHECKING:
     from ..batch.plan import Request
+    from ..io.masks import Polarity
     from ..pipeline import Job, Saved
+
+    MaskChoice = tuple[Path | str | None, Polarity]
 
 PhotosArg = Annotated[
     list[str] | None,
@@ -62,11 +66,7 @@ def inpaint(
     """Fill the missing pixels of PHOTO, remove its noise, and map the uncertainty."""
     typed = {**options, "calibrate": True} if calibrate else options
     recipe = run_config(typed, common, observed=observed)
-    source = mask if mask is not None else recipe.record.get("mask")
-    if not isinstance(source, str):
-        raise UsageError("--mask is missing", hint="--mask mask.png, --mask masks/ or --mask alpha")
-    polarity = mask_polarity or recipe.record.get("mask_polarity") or "white-fills"
-    _run(recipe, common, photos, mask=source, polarity=polarity)
+    _run(recipe, common, photos, _inpainting(mask, mask_polarity, recipe))
 
 
 @with_run_options
@@ -81,27 +81,54 @@ def denoise(
 ) -> None:
     """Remove noise of unknown strength from PHOTO, and map the uncertainty."""
     typed = options if sigma is None else {**options, "sigma": sigma}
-    _run(run_config(typed, common, observed="posterior"), common, photos)
+    _run(run_config(typed, common, observed="posterior"), common, photos, lambda: (None, "white-fills"))
 
 
-def _run(
-    recipe: Recipe,
-    common: Common,
-    photos: list[str] | None,
-    *,
-    mask: str | None = None,
-    polarity: Any = "white-fills",
-) -> None:
-    """Do one photograph by itself, and several as a batch."""
+def _inpainting(mask: str | None, polarity: Polarity | None, recipe: Recipe) -> Callable[[], MaskChoice]:
+    """The mask that was typed, or that of the record that was given back."""
+
+    def choose() -> MaskChoice:
+        source = mask if mask is not None else recipe.record.get("mask")
+        if not isinstance(source, str):
+            raise UsageError("--mask is missing", hint="--mask mask.png, --mask masks/ or --mask alpha")
+        recorded = recipe.record.get("mask_polarity")
+        meant = polarity or ("white-keeps" if recorded == "white-keeps" else "white-fills")
+        return source if source == "alpha" else Path(source), meant
+
+    return choose
+
+
+def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Callable[[], MaskChoice]) -> None:
+    """Do one photograph by itself, and several as a batch; or only say what would be done."""
+    if common.print_config:
+        sys.stdout.write(to_toml(recipe.config))
+        return
+    from ..batch import inputs
+
+    mask, polarity = choose()
+    request = _request(common, photos or _photo_of(recipe), mask, polarity)
+    _check_device(recipe.config)
+    one = len(request.inputs) == 1 and inputs.is_one_file(request.inputs[0]) and request.shard is None
+    if common.dry_run:
+        from .dry import show_plan
+
+        show_plan([_job(request, recipe)] if one else request, recipe.config, common)
+    elif one:
+        _run_one(request, recipe, common)
+    else:
+        from .many import run_many
+
+        run_many(request, recipe.config, common)
+
+
+def _request(common: Common, named: list[str], mask: Path | str | None, polarity: Polarity) -> Request:
     from ..batch import inputs
     from ..batch.plan import Request
 
-    named = photos or _photo_of(recipe)
-    source: Path | str | None = mask if mask is None or mask == "alpha" else Path(mask)
-    request = Request(
+    return Request(
         inputs=tuple(named),
         out=common.out,
-        mask=source,
+        mask=mask,
         polarity=polarity,
         listed=tuple(_listed(common)) if "-" in named else (),
         root=common.root,
@@ -109,13 +136,6 @@ def _run(
         shard=inputs.parse_shard(common.shard) if common.shard else None,
         max_pixels=common.pixel_limit,
     )
-    _check_device(recipe.config)
-    if len(named) == 1 and inputs.is_one_file(named[0]) and request.shard is None:
-        _run_one(request, recipe, common)
-    else:
-        from .many import run_many
-
-        run_many(request, recipe.config, common)
 
 
 def _photo_of(recipe: Recipe) -> list[str]:
