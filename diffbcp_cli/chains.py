@@ -141,7 +141,7 @@ class Chains:
 
     def resume(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
         """Go on from a snapshot of chains with the same photograph, seeds and settings."""
-        device = self.sampler.observation.values.device
+        device = self.sampler.observation.device
         for name in ("image", "prior_image"):
             moments = Moments.of(plain["counts"][name], _below(tensors, name, device))
             setattr(self, name, moments)

@@ -33,6 +33,7 @@ UNITS = {
     "TI": 2**40,
 }
 SMALLEST_BUDGET = 64 * 2**20
+SMALLEST_WINDOW = 64
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ class RunConfig:
     compile: bool = False
     threads: int = 0  # 0: all cores for one photograph, one for each of several
     memory_budget: int = 4 * 2**30  # bytes
+    size_defaults: bool = True  # large photographs: options left at their defaults take values that suit them
+    sweeps: int = 1
+    atom_patches: int = 4000  # 0: none
+    window: int = 0  # 0: as large as the memory budget allows
     observed: Observed = "posterior"
     save: tuple[str, ...] = ("mean", "std")
 
@@ -99,7 +104,7 @@ def _flag(name: str) -> str:
 
 def _check(cfg: RunConfig) -> None:
     _check_types(cfg)
-    for name in ("iterations", "thin", "rank", "block", "calls", "chains", "max_iterations"):
+    for name in ("iterations", "thin", "rank", "block", "calls", "chains", "max_iterations", "sweeps"):
         if getattr(cfg, name) < 1:
             raise UsageError(f"{_flag(name)} must be at least 1, not {getattr(cfg, name)}")
     if cfg.burn_in < 0:
@@ -115,6 +120,10 @@ def _check(cfg: RunConfig) -> None:
         )
     if not (_positive(cfg.coupling) and _positive(cfg.rho_min) and cfg.rho_min <= cfg.rho_max < math.inf):
         raise UsageError("--coupling and --rho-min must be positive, and --rho-max at least --rho-min")
+    if cfg.window and cfg.window < SMALLEST_WINDOW:
+        raise UsageError(f"--window {cfg.window} is too small: at least {SMALLEST_WINDOW}, or 0")
+    if cfg.atom_patches < 0:
+        raise UsageError(f"--atom-patches must not be negative, it is {cfg.atom_patches}")
     if not 0 <= cfg.adapt_floor < math.inf:
         raise UsageError(f"--adapt-floor must not be negative, it is {cfg.adapt_floor}")
     if cfg.threads < 0:

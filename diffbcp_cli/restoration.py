@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .bcp.state import observe
-from .bcp.tensorize import tensorize
+from .bcp.stream import observe_in_chunks, observe_some
+from .bcp.tensorize import Patches, tensorize
 from .calibration import Calibration, HeldOut, calibrate, hold_out
 from .chains import Chains, Trace
 from .config import RunConfig
@@ -23,7 +24,8 @@ from .coupling import CouplingRule
 from .devices import pick_device
 from .diffusion.prior import Prior
 from .errors import InputError
-from .sampler import Draw, Settings, SplitGibbs, make_generator
+from .large import ATOM_SWEEPS, IN_CHUNKS, NOISE_SLACK, Blend, for_size, window_side, windows
+from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
 from .weights import Download, LoadedPrior, load_prior
 
 Floats = NDArray[np.float32]
@@ -118,6 +120,7 @@ def settings_of(cfg: RunConfig) -> Settings:
         rule=CouplingRule(cfg.coupling, cfg.rho_min, cfg.rho_max),
         solver=cfg.solver,
         calls=cfg.calls,
+        sweeps=cfg.sweeps,
         budget=cfg.memory_budget // BATCHES_IN_BUDGET,
     )
 
@@ -136,8 +139,95 @@ def restore(
     name: the image's relative path, which with the seed fixes every draw. Ctrl-C ends the run with what has
     been drawn so far.
     """
+    control, (height, width, channels) = control or Control(), observed.shape
+    if min(height, width) < SMALLEST_SIDE:
+        raise InputError(
+            f"the image is {width}x{height}, and the smallest that can be restored is "
+            f"{SMALLEST_SIDE}x{SMALLEST_SIDE}"
+        )
+    cfg = for_size(cfg, height, width, float(observed.mean()))
+    side = window_side(cfg, height, width, channels)
+    if side is not None:
+        return _restore_in_windows(pixels, observed, cfg, side, prior=prior, name=name, control=control)
+    return _restore_whole(pixels, observed, cfg, prior=prior, name=name, control=control)
+
+
+def _restore_in_windows(
+    pixels: Floats,
+    observed: Bools,
+    cfg: RunConfig,
+    side: int,
+    *,
+    prior: Prior | None,
+    name: str,
+    control: Control,
+) -> Outcome:
+    """Restore overlapping windows one after the other, each with a chain of its own, and blend them.
+
+    A checkpoint holds the windows that are done. Whole samples and the prior's mean are not put together.
+    """
+    started, blend, outcomes, earlier = time.perf_counter(), Blend(observed.shape), list[Outcome](), 0.0
+    parts = list(windows(observed.shape[0], observed.shape[1], side))
+    inner = replace(cfg, save=(), time_budget=cfg.time_budget and cfg.time_budget / len(parts))
+    traces: list[Trace] = []
+    if control.start is not None:
+        earlier, traces = _take_up_windows(blend, control.start)
+    for window in parts[blend.done :]:
+        place = (window.rows, window.columns)
+        control.note(f"window {window.index + 1} of {len(parts)}, {side} pixels wide at most")
+        outcome = _restore_whole(
+            np.ascontiguousarray(pixels[place]),
+            np.ascontiguousarray(observed[place]),
+            inner,
+            prior=prior,
+            name=f"{name}#window{window.index}",
+            control=replace(control, start=None, save=None),
+        )
+        outcomes.append(outcome)
+        traces += outcome.traces
+        blend.add(window, outcome.mean, outcome.std)
+        seconds = earlier + time.perf_counter() - started
+        if not outcome.finished:
+            break
+        if control.save is not None and blend.done < len(parts):
+            control.save(_window_snapshot(blend, traces, seconds))
+    mean, std = blend.result(pixels, observed)
+    worst = min(outcomes, key=lambda outcome: outcome.convergence.pixels_converged)
+    return replace(
+        worst,
+        mean=mean,
+        std=std,
+        prior_mean=None,
+        samples=None,
+        traces=traces,
+        seconds=seconds,
+        finished=blend.done == len(parts) and outcomes[-1].finished,
+        cfg=replace(worst.cfg, save=cfg.save),
+    )
+
+
+def _window_snapshot(blend: Blend, traces: list[Trace], seconds: float) -> Snapshot:
+    chains = [{"trace": trace.as_dict()} for trace in traces]
+    return blend.tensors(), {"windows": blend.done, "chains": chains, "seconds": seconds}
+
+
+def _take_up_windows(blend: Blend, start: Snapshot) -> tuple[float, list[Trace]]:
+    """Go on from a checkpoint; return the seconds that it took, and its traces."""
+    tensors, plain = start
+    try:
+        blend.take_up(tensors, plain["windows"])
+        return float(plain["seconds"]), [Trace(**chain["trace"]) for chain in plain["chains"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            "the checkpoint is damaged: parts are missing", hint="run without --resume"
+        ) from error
+
+
+def _restore_whole(
+    pixels: Floats, observed: Bools, cfg: RunConfig, *, prior: Prior | None, name: str, control: Control
+) -> Outcome:
+    """Restore by chains over the whole picture."""
     started = time.perf_counter()
-    control = control or Control()
     device = pick_device(cfg.device)
     held = _held_out(observed, cfg, name)
     shown = observed if held is None else observed & ~held.entries
@@ -284,18 +374,22 @@ def _sampler(
     pixels: Floats, observed: Bools, cfg: RunConfig, prior: Prior | None, device: torch.device
 ) -> SplitGibbs:
     height, width, channels = pixels.shape
-    if min(height, width) < SMALLEST_SIDE:
-        raise InputError(
-            f"the image is {width}x{height}, and the smallest that can be restored is "
-            f"{SMALLEST_SIDE}x{SMALLEST_SIDE}"
-        )
     known = torch.from_numpy(observed.transpose(2, 0, 1).copy()).to(device)
     clean = np.where(observed, pixels, np.float32(0.5))
     image = torch.from_numpy(np.ascontiguousarray(clean.transpose(2, 0, 1))).to(device) * 2 - 1
+    once, settings = cfg.patch_weights == "once", settings_of(cfg)
     kind: Literal["patch", "reshape"] = "reshape" if cfg.tensorize == "reshape" else "patch"
     shape = tensorize((channels, height, width), kind, patch=cfg.patch_size, stride=cfg.stride)
-    observation = observe(image, known, shape, once=cfg.patch_weights == "once")
-    return SplitGibbs(observation, prior, settings_of(cfg))
+    if not isinstance(shape, Patches) or shape.right[0] <= IN_CHUNKS:
+        return SplitGibbs(observe(image, known, shape, once=once), prior, settings)
+    atoms = None
+    if cfg.atom_patches:
+        rng = make_generator(seed_of(cfg.seed, "#atoms"), device)
+        some = observe_some(image, known, shape, cfg.atom_patches, once=once, rng=rng)
+        atoms = learn_atoms(some, settings, sweeps=ATOM_SWEEPS, rng=rng)
+        settings = replace(settings, warm_up=1, noise_most=NOISE_SLACK * atoms.noise_precision**-0.5)
+    chunks = observe_in_chunks(image, known, shape, once=once, budget=settings.budget)
+    return SplitGibbs(chunks, prior, settings, atoms)
 
 
 def _pixels(image: Tensor, *, scale_only: bool = False) -> Floats:

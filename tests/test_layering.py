@@ -32,6 +32,7 @@ LAYERS = [
     "evaluation",
     "training",
     "model_folder",
+    "large",
     "restoration",
     "pipeline",
     "batch",

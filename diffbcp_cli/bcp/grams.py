@@ -30,7 +30,7 @@ class GramPlan:
     """How to form the Grams of the G rows of (w, o), both (G, K).
 
     base, base_of:      (B, K) distinct rows of w, and which of them each row of `value` has.
-    value:              (G', K) w o, or w (1 - o) for `complement`; distinct rows only for `shared`.
+    value:              (G', K) w o, distinct rows only for `shared`; (G, 0) where columns are gathered.
     value_of, ordered:  (G,) which row of `value` each row has, and the rows sorted by it; `shared` only.
     index, root:        (G, n) gathered columns and the square root of their weights, zero on padding.
     """
@@ -62,7 +62,7 @@ def plan(weight: Tensor, observed: Tensor, strategy: Strategy | None = None) -> 
     if strategy == "complement":
         value = weight - value
     index, root = _gather_index(value)
-    return GramPlan(strategy, base, base_of, value, index=index, root=root)
+    return GramPlan(strategy, base, base_of, value[:, :0].clone(), index=index, root=root)
 
 
 def _cheapest(value: Tensor, weight: Tensor, distinct: int) -> Strategy:

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from . import random
-from .state import Hyper, Observation, State
+from .state import Hyper, Observed, State
 
 
 def adaptation_due(step: int, *, rng: Generator) -> bool:
@@ -22,15 +22,15 @@ def adaptation_due(step: int, *, rng: Generator) -> bool:
     return bool(random.uniform((), rng=rng) < math.exp(-1 - 0.005 * step))
 
 
-def energy(state: State, observation: Observation) -> Tensor:
+def energy(state: State, observation: Observed) -> Tensor:
     """Mean over tensor entries times the pixel count: how much each component adds to |X|^2, (R,) float64."""
     total = state.weights.cpu().double().square()
     for factor in (*state.left, *state.right):
         total = total * factor.double().square().sum(0).cpu()
-    return total * float(observation.weight.double().mean())
+    return total * observation.mean_weight
 
 
-def adapt(state: State, observation: Observation, hyper: Hyper, *, floor: float, rng: Generator) -> State:
+def adapt(state: State, observation: Observed, hyper: Hyper, *, floor: float, rng: Generator) -> State:
     """Drop spike components below the noise, keep one spare, add one from the prior when none is spare."""
     freedom = sum(len(f) for f in (*state.left, *state.right))
     weak = ~state.in_slab & (energy(state, observation) < floor * freedom / state.noise_precision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -72,6 +73,22 @@ class State:
         )
 
 
+class Observed(Protocol):
+    """What is known of a photograph, all at once or in chunks."""
+
+    @property
+    def shape(self) -> Tensorization:
+        """How the image is laid out."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries are."""
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean of w over all entries, padding included."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """The photograph as tensor entries, all (U, V), with the prepared Grams of both groups."""
@@ -85,11 +102,34 @@ class Observation:
     count: float  # sum of w over observed entries
     share: float  # of one entry in its pixel's coupling to Z: 1 if w counts a pixel once, else 1 / copies on average
 
+    @property
+    def device(self) -> torch.device:
+        """Where the entries are."""
+        return self.values.device
 
-def observe(image: Tensor, mask: Tensor, shape: Tensorization, *, once: bool = True) -> Observation:
-    """Tensorize an image (C, H, W) on [-1, 1] with its mask (C, H, W), True = observed."""
+    @property
+    def mean_weight(self) -> float:
+        """The mean of w over all entries, padding included."""
+        return float(self.weight.mean(dtype=torch.float64))
+
+
+def observe(
+    image: Tensor,
+    mask: Tensor,
+    shape: Tensorization,
+    *,
+    once: bool = True,
+    pixel_weight: Tensor | None = None,
+) -> Observation:
+    """Tensorize an image (C, H, W) on [-1, 1] with its mask (C, H, W), True = observed.
+
+    once: whether w counts each pixel once or each of its copies. pixel_weight: (1, H, W) w by pixel, instead.
+    """
     size = (image.shape[0], image.shape[1], image.shape[2])
-    weight = entry_weight(shape, size, once=once, device=image.device)
+    if pixel_weight is None:
+        weight = entry_weight(shape, size, once=once, device=image.device)
+    else:
+        weight = shape.unfold(pixel_weight.expand(size))
     observed = shape.unfold(mask.to(image.dtype)) * (weight > 0)
     values = shape.unfold(torch.where(mask, image, torch.zeros_like(image)))
     return Observation(
@@ -109,14 +149,14 @@ def image_of(entries: Tensor, observation: Observation) -> Tensor:
     return fold_average(observation.shape, entries, observation.weight)
 
 
-def initial(observation: Observation, rank: int, hyper: Hyper, *, rng: Generator) -> State:
+def initial(observation: Observed, rank: int, hyper: Hyper, *, rng: Generator) -> State:
     """Start the chain at X = 0: cosine factors on the left, lowest frequencies first, and hardly any weight.
 
     Only the constant component starts with a weight; the others grow as the data ask for them. Started at
     once, they alias: where whole rows are missing, fine waves fit the known ones as well as coarse waves do,
     and the chain takes long to forget it. A little noise keeps chains with different seeds apart.
     """
-    shape, device = observation.shape, observation.values.device
+    shape, device = observation.shape, observation.device
     tables = [cosines(size).to(device) for size in shape.left]
     picks = _lowest_frequencies(shape.left, rank)
     constant = torch.stack([pick == 0 for pick in picks]).all(0)

@@ -59,16 +59,24 @@ def sweep(
     shuffle: deal the components at random; without it the blocks follow their order, strongest first at the
     start of a chain, so that no block of fine detail explains what a coarse one should.
     """
-    order = (
-        random.permutation(state.rank, rng=rng) if shuffle else torch.arange(state.rank, device=rng.device)
-    )
-    blocks = order.tensor_split(max(1, round(state.rank / block)))
+    blocks = deal(state.rank, block, shuffle=shuffle, rng=rng)
     state, entries = draw_components(state, observation, coupling, blocks=blocks, budget=budget, rng=rng)
     residual = (observation.values - entries) * observation.observed
     square = float((observation.weight * residual.square()).sum(dtype=torch.float64))
-    tau = conditionals.draw_noise_precision(square, observation.count, hyper, rng=rng)
+    return finish(state, square, observation.count, hyper, rng=rng), Info(square, entries)
+
+
+def deal(rank: int, block: int, *, shuffle: bool, rng: Generator) -> Sequence[Tensor]:
+    """Deal the components into blocks of about `block`, at random or in their order."""
+    order = random.permutation(rank, rng=rng) if shuffle else torch.arange(rank, device=rng.device)
+    return order.tensor_split(max(1, round(rank / block)))
+
+
+def finish(state: State, square: float, count: float, hyper: Hyper, *, rng: Generator) -> State:
+    """Draw the noise precision given sum of w (y - x)^2 over observed entries, then scales and rank prior."""
+    tau = conditionals.draw_noise_precision(square, count, hyper, rng=rng)
     state = draw_scales(replace(state, noise_precision=tau), rng=rng)
-    return draw_rank_prior(state, hyper, rng=rng), Info(square, entries)
+    return draw_rank_prior(state, hyper, rng=rng)
 
 
 def draw_scales(state: State, *, rng: Generator) -> State:
@@ -94,7 +102,7 @@ def draw_rank_prior(state: State, hyper: Hyper, *, rng: Generator) -> State:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """The components being drawn: factors (I_n, S) and weights (S,)."""
 
     left: list[Tensor]
@@ -102,6 +110,7 @@ class _Block:
     weights: Tensor
 
     def entries(self) -> Tensor:
+        """X of these components alone, (U, V)."""
         return (khatri_rao(self.left) * self.weights) @ khatri_rao(self.right).T
 
 
@@ -133,7 +142,7 @@ def draw_components(
     )
     entries = reconstruct(state)
     for members in blocks:
-        part = _Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
+        part = Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
         rest = entries - part.entries()
         error = observation.weight * (pull - precision * rest)  # E, (U, V)
         part = _draw_block(part, error, grams, state.shrinkage[members.cpu()], rng)
@@ -145,42 +154,49 @@ def draw_components(
 
 
 def _draw_block(
-    part: _Block, error: Tensor, grams: tuple[Grams, Grams], shrinkage: Tensor, rng: Generator
-) -> _Block:
+    part: Block, error: Tensor, grams: tuple[Grams, Grams], shrinkage: Tensor, rng: Generator
+) -> Block:
     """Draw the right factors, then the left ones, then the weights of one block; error is E (U, V)."""
     k = khatri_rao(part.left)
-    right = _draw_group(part.right, part.weights, error.T @ k, k, grams[1], "right", rng)[0]
+    right = _draw_group(part.right, part.weights, error.T @ k, k, grams[1], "right", rng)
     q = khatri_rao(right)
-    pulled = error @ q
-    left, packed = _draw_group(part.left, part.weights, pulled, q, grams[0], "left", rng)
-    gram = unpack(contract(packed, [packed_squares(f) for f in left], None), q.shape[1])[0]
+    return draw_left(replace(part, right=right), grams[0].packed(q), error @ q, shrinkage, rng)
+
+
+def draw_left(part: Block, packed: Tensor, pulled: Tensor, shrinkage: Tensor, rng: Generator) -> Block:
+    """Draw the left factors and the weights from the packed Grams (U, T) of the right rows q and E q (U, S)."""
+    left = _draw_modes(part.left, part.weights, pulled, packed, "left", rng)
+    gram = unpack(contract(packed, [packed_squares(f) for f in left], None), len(part.weights))[0]
     weights = conditionals.draw_weights(gram, contract(pulled, left, None)[0], shrinkage, rng=rng)
-    return _Block(left, right, weights.to(part.weights))
+    return Block(left, part.right, weights.to(part.weights))
 
 
 def _draw_group(
     factors: list[Tensor], weights: Tensor, pulled: Tensor, q: Tensor, grams: Grams, side: str, rng: Generator
-) -> tuple[list[Tensor], Tensor]:
-    """Draw the factors of a group one after the other, given the other group's rows q (K, S).
-
-    pulled = E q is (G, S) for the group's G rows. Returns the factors and the packed Grams (G, T).
-    """
+) -> list[Tensor]:
+    """Draw the factors of a group, given the other group's rows q (K, S); pulled = E q is (G, S)."""
     if len(factors) == 1:
-        return [_draw_only(weights, pulled, q, grams, side, rng)], torch.empty(0)
-    factors, packed, size = list(factors), grams.packed(q), len(weights)
-    scale = packed_squares(weights[None])
+        noise = random.normal(tuple(pulled.shape), rng=rng)
+        return [draw_only(weights, pulled, q, grams, noise, side)]
+    return _draw_modes(factors, weights, pulled, grams.packed(q), side, rng)
+
+
+def _draw_modes(
+    factors: list[Tensor], weights: Tensor, pulled: Tensor, packed: Tensor, side: str, rng: Generator
+) -> list[Tensor]:
+    """Draw the factors of a group one after the other, from the packed Grams (G, T) of its G rows and E q (G, S)."""
+    factors, scale = list(factors), packed_squares(weights[None])
     for mode in range(len(factors)):
-        gram = unpack(contract(packed, [packed_squares(f) for f in factors], mode) * scale, size)
+        gram = unpack(contract(packed, [packed_squares(f) for f in factors], mode) * scale, len(weights))
         linear = contract(pulled, factors, mode) * weights
         noise = random.normal(tuple(linear.shape), rng=rng)
         factors[mode] = conditionals.draw_rows(gram, linear, noise, what=f"mode {mode} of the {side} group")
-    return factors, packed
+    return factors
 
 
-def _draw_only(weights: Tensor, pulled: Tensor, q: Tensor, grams: Grams, side: str, rng: Generator) -> Tensor:
-    """Draw the only factor of a group, a batch of rows at a time."""
+def draw_only(weights: Tensor, pulled: Tensor, q: Tensor, grams: Grams, noise: Tensor, side: str) -> Tensor:
+    """Draw the only factor of a group, (G, S) like pulled and noise, a batch of rows at a time."""
     linear = pulled * weights
-    noise = random.normal(tuple(linear.shape), rng=rng)
     drawn = torch.empty_like(linear)
     for rows, gram, which in grams.batches(q * weights):
         drawn[rows] = conditionals.draw_rows(

@@ -76,6 +76,52 @@ class Patches:
         image = functional.fold(entries[None], self.padded, self.patch, stride=self.stride)[0]
         return image[:, : self.height, : self.width]
 
+    def copies(self) -> Tensor:
+        """How many patches hold each pixel, (1, H, W)."""
+        sides = []
+        for count, length in zip(self.grid, (self.height, self.width), strict=True):
+            starts = torch.arange(count) * self.stride
+            place = torch.arange(length)[:, None]
+            sides.append(((place >= starts) & (place < starts + self.patch)).sum(1).float())
+        return sides[0][None, :, None] * sides[1]
+
+
+@dataclass(frozen=True)
+class SomePatches:
+    """Some of the patches of an image, by their index (n,): tensor (C, p, p, n)."""
+
+    patches: Patches
+    index: Tensor
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """Channel, row and column within a patch."""
+        return self.patches.left
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """The chosen patches."""
+        return (len(self.index),)
+
+    def unfold(self, image: Tensor) -> Tensor:
+        """(C, H, W) -> (C p p, n); no other patch is laid out."""
+        whole, across = self.patches, self.patches.grid[1]
+        high, wide = whole.padded
+        padded = functional.pad(image, (0, wide - whole.width, 0, high - whole.height))
+        windows = padded.unfold(1, whole.patch, whole.stride).unfold(2, whole.patch, whole.stride)
+        chosen = windows[:, self.index // across, self.index % across]  # (C, n, p, p)
+        return chosen.permute(0, 2, 3, 1).reshape(-1, len(self.index))
+
+    def fold(self, entries: Tensor) -> Tensor:
+        """(C p p, n) -> (C, H, W), summed over overlapping patches; zero where there is none."""
+        whole, (high, wide), across = self.patches, self.patches.padded, self.patches.grid[1]
+        side = torch.arange(whole.patch, device=entries.device)
+        rows = side[:, None, None] + (self.index // across) * whole.stride  # (p, 1, n)
+        columns = side[None, :, None] + (self.index % across) * whole.stride  # (1, p, n)
+        image = entries.new_zeros(whole.channels, high * wide)
+        image.index_add_(1, (rows * wide + columns).flatten(), entries.reshape(whole.channels, -1))
+        return image.view(whole.channels, high, wide)[:, : whole.height, : whole.width]
+
 
 def _steps(length: int, patch: int, stride: int) -> int:
     return max(0, math.ceil((length - patch) / stride)) + 1

@@ -47,6 +47,22 @@ SHARED: dict[str, tuple[Any, str, str]] = {
         _RUN,
     ),
     "memory_budget": (str, "Memory to work in, for one photograph: 2GB, 512MiB.", _RUN),
+    "window": (
+        int,
+        "Restore larger pictures in windows of this side; 0: as large as the memory budget allows.",
+        _RUN,
+    ),
+    "size_defaults": (
+        bool,
+        "Beyond 512 x 512, let options left at their defaults take values that suit the size.",
+        _RUN,
+    ),
+    "sweeps": (int, "Sweeps over the tensor model per iteration.", _MODEL),
+    "atom_patches": (
+        int,
+        "Learn atoms from so many patches before the first sweep over a large picture; 0: do not.",
+        _MODEL,
+    ),
     "rank": (int, "CP components to start with.", _MODEL),
     "block": (int, "Components drawn jointly; fewer are faster, more mix better.", _MODEL),
     "adapt_floor": (float, "Drop spike components below this share of the noise energy.", _MODEL),

@@ -62,6 +62,17 @@ def cut(length: int, *, tile: int, overlap: int, multiple: int) -> Axis:
     return Axis(tile, before, missing - before, tuple(starts), shares.float())
 
 
+def even_tile(length: int, largest: int, overlap: int, multiple: int) -> int:
+    """The side of a tile, at most `largest`, with which as many tiles as are needed overlap no more than they must.
+
+    >>> even_tile(2048, 1024, 64, 8)  # three of 728 instead of three of 1024
+    728
+    """
+    count = max(1, math.ceil((length - overlap) / (largest - overlap)))
+    side = math.ceil((length + (count - 1) * overlap) / count)
+    return min(largest, side + -side % multiple)
+
+
 def _window(start: int, tile: int, length: int, overlap: int) -> Tensor:
     """How much a tile counts at each pixel (tile,): 0 near its seams, 1 inside and at the image's own border.
 
@@ -131,7 +142,7 @@ class Tiled:
         if key not in self._axes:
             tile = self.size
             if not self.fill:
-                tile = min(tile, length + -length % self.multiple)
+                tile = even_tile(length, tile, self.overlap, self.multiple)
             axis = cut(length, tile=tile, overlap=min(self.overlap, tile - 1), multiple=self.multiple)
             self._axes[key] = Axis(axis.tile, axis.before, axis.after, axis.starts, axis.weights.to(device))
         return self._axes[key]

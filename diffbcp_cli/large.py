@@ -1,0 +1,157 @@
+"""Large photographs: options that suit them, what a run of them takes, and windows when even that is too much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .config import RunConfig
+from .diffusion.tiles import Axis, cut, even_tile
+
+Floats = NDArray[np.float32]
+
+LARGE = 512 * 512  # pixels beyond which other defaults hold
+IN_CHUNKS = 8000  # patches beyond which a sweep goes through them in chunks
+FEW_KNOWN = 0.2  # share of observed entries below which rank 100 does as well as 200
+ATOM_SWEEPS = 20  # over the patches that atoms are learned from
+# A strong coupling makes X smooth, the misfit is then taken for noise, and the data lose their weight. The noise
+# found without the prior, while atoms are learned, says how much of it there is.
+NOISE_SLACK = 1.1
+OVERLAP = 64  # pixels that neighbouring windows share
+
+# measured on photographs of 4 megapixels with 90 % missing; docs/explanation/large.md has the tables
+LARGE_PATCH: dict[str, Any] = {
+    "iterations": 30,
+    "burn_in": 12,
+    "coupling": 6.0,
+    "rho_min": 0.05,
+    "calls": 1,
+}
+# the paper's experiment at 2048 x 2048
+LARGE_RESHAPE: dict[str, Any] = {
+    "iterations": 30,
+    "burn_in": 12,
+    "rank": 500,
+    "coupling": 50.0,
+    "calls": 1,
+    "sweeps": 2,
+}
+
+_IMAGES = 14  # float32 copies of the picture that a run holds at its peak: moments, X, Z, the network's input
+_NETWORK = 700 * 2**20  # bytes that the bundled network takes for one of its tiles
+_MATRICES = 6  # of U x V floats that an observation in chunks holds
+_WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once holds
+
+
+def for_size(cfg: RunConfig, height: int, width: int, known: float) -> RunConfig:
+    """Give options that stand at their defaults the values that suit a large photograph, if it is one.
+
+    known: the share of entries that are observed; where there are few, more components find no hold in them.
+    """
+    if not cfg.size_defaults or height * width <= LARGE:
+        return cfg
+    usual, suited = RunConfig(), LARGE_RESHAPE if cfg.tensorize == "reshape" else LARGE_PATCH
+    if cfg.tensorize != "reshape" and known < FEW_KNOWN:
+        suited = {**suited, "rank": 100}
+    untouched = {name: value for name, value in suited.items() if getattr(cfg, name) == getattr(usual, name)}
+    if "iterations" not in untouched or "burn_in" not in untouched:  # one without the other may not fit
+        untouched.pop("iterations", None)
+        untouched.pop("burn_in", None)
+    return replace(cfg, **untouched)
+
+
+def working_set(cfg: RunConfig, height: int, width: int, channels: int) -> int:
+    """Estimate the bytes that a run of one whole photograph takes."""
+    pixels = height * width * channels
+    if cfg.tensorize == "reshape":
+        entries, matrices, rows = pixels, _WHOLE_MATRICES, 0
+    else:
+        patches = math.ceil(height / cfg.stride) * math.ceil(width / cfg.stride)
+        entries, rows = patches * channels * cfg.patch_size**2, patches
+        matrices = _MATRICES if patches > IN_CHUNKS else _WHOLE_MATRICES
+    network = 0 if cfg.prior == "none" else _NETWORK
+    state = 5 * rows * cfg.rank  # the right factor, and copies of it while it is drawn
+    return 4 * (_IMAGES * pixels + matrices * entries + state) + network + cfg.memory_budget // 8
+
+
+def window_side(cfg: RunConfig, height: int, width: int, channels: int) -> int | None:
+    """The side of the windows that a photograph must be restored in to fit the budget, None if it fits whole."""
+    if cfg.window:
+        return cfg.window if max(height, width) > cfg.window else None
+    if working_set(cfg, height, width, channels) <= cfg.memory_budget:
+        return None
+    kept = 4 * 4 * height * width * channels  # the picture, its mask, and the sums of the blend
+    side = 512
+    while working_set(cfg, side + 256, side + 256, channels) + kept <= cfg.memory_budget:
+        side += 256
+    return side
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of the picture, its place among all, and its share (h, w, 1) in the result at each of its pixels."""
+
+    index: int
+    rows: slice
+    columns: slice
+    share: Floats
+
+
+def windows(height: int, width: int, side: int) -> Iterator[Window]:
+    """Cover a picture with windows of at most `side` pixels that overlap; at each pixel their shares sum to 1."""
+    overlap = min(OVERLAP, side // 4)
+    down, across = _axis(height, side, overlap), _axis(width, side, overlap)
+    for i, top in enumerate(down.starts):
+        for j, left in enumerate(across.starts):
+            share = (down.weights[i][:, None] * across.weights[j]).numpy()[..., None]
+            yield Window(
+                i * len(across.starts) + j,
+                slice(top, top + down.tile),
+                slice(left, left + across.tile),
+                np.ascontiguousarray(share, np.float32),
+            )
+
+
+def _axis(length: int, side: int, overlap: int) -> Axis:
+    return cut(length, tile=even_tile(length, side, overlap, 1), overlap=overlap, multiple=1)
+
+
+class Blend:
+    """The restored windows put together: means by their shares, and likewise the variances."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.done = 0  # windows
+        self.share = np.zeros((*shape[:2], 1), np.float32)
+        self.mean = np.zeros(shape, np.float32)
+        self.var = np.zeros(shape, np.float32)
+
+    def add(self, window: Window, mean: Floats, std: Floats) -> None:
+        """Take one window's result in."""
+        place = (window.rows, window.columns)
+        self.share[place] += window.share
+        self.mean[place] += window.share * mean
+        self.var[place] += window.share * np.square(std)
+        self.done += 1
+
+    def result(self, pixels: Floats, observed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Mean and std; where no window has been restored the pixels as they came, grey if they are missing."""
+        there = self.share > 0
+        share = np.where(there, self.share, np.float32(1))
+        untouched = np.where(observed, pixels, np.float32(0.5)) if not there.all() else self.mean
+        return np.where(there, self.mean / share, untouched), np.sqrt(self.var / share)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What is held, by name, for a checkpoint."""
+        return {name: torch.from_numpy(getattr(self, name)) for name in ("share", "mean", "var")}
+
+    def take_up(self, tensors: dict[str, torch.Tensor], done: int) -> None:
+        """Go on from a checkpoint."""
+        for name in ("share", "mean", "var"):
+            getattr(self, name)[...] = tensors[name].numpy()
+        self.done = done

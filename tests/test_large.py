@@ -1,0 +1,170 @@
+"""Large photographs: defaults that suit them, windows without seams, and memory that stays within its budget."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from diffbcp_cli.config import RunConfig
+from diffbcp_cli.large import LARGE_PATCH, Blend, for_size, window_side, windows, working_set
+from diffbcp_cli.restoration import Control, restore
+
+SHORT = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, window=64)
+
+
+def photograph(height, width, share=0.5, seed=0):
+    """Smooth colours with a little noise, and a mask of whole pixels."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width] / 15
+    waves = np.stack([np.sin(x + c) * np.cos(y - c) for c in range(3)], -1)
+    noisy = 0.5 + 0.3 * waves + 0.01 * rng.standard_normal(waves.shape)
+    observed = np.repeat(rng.random((height, width, 1)) < share, 3, axis=2)
+    return noisy.astype(np.float32), observed
+
+
+def test_small_photographs_keep_the_usual_options():
+    cfg = RunConfig()
+    assert for_size(cfg, 512, 512, 0.1) == cfg
+    assert for_size(cfg, 512, 513, 0.1) != cfg
+    off = RunConfig(size_defaults=False)
+    assert for_size(off, 4000, 4000, 0.1) == off
+
+
+def test_options_that_were_chosen_stay():
+    found = for_size(RunConfig(rank=77, calls=3), 2048, 2048, 0.1)
+    assert (found.rank, found.calls) == (77, 3)
+    assert (found.iterations, found.burn_in) == (LARGE_PATCH["iterations"], LARGE_PATCH["burn_in"])
+    for chosen in ({"iterations": 50}, {"burn_in": 5}):
+        found = for_size(RunConfig(**chosen), 2048, 2048, 0.1)
+        usual = replace(RunConfig(), **chosen)
+        assert (found.iterations, found.burn_in) == (usual.iterations, usual.burn_in)
+
+
+def test_few_known_pixels_get_fewer_components():
+    assert for_size(RunConfig(), 2048, 2048, 0.1).rank < for_size(RunConfig(), 2048, 2048, 0.6).rank
+
+
+def test_the_reshape_gets_the_settings_of_the_paper():
+    found = for_size(RunConfig(tensorize="reshape"), 2048, 2048, 0.1)
+    assert (found.rank, found.coupling, found.rho_min, found.sweeps) == (500, 50.0, 0.1, 2)
+
+
+@pytest.mark.parametrize(("height", "width", "side"), [(100, 240, 64), (97, 130, 80), (300, 90, 100)])
+def test_windows_cover_the_picture_and_their_shares_sum_to_one(height, width, side):
+    total = np.zeros((height, width, 1))
+    for index, window in enumerate(windows(height, width, side)):
+        assert window.index == index
+        assert window.share.shape[0] <= side
+        assert window.share.shape[1] <= side
+        total[window.rows, window.columns] += window.share
+    np.testing.assert_allclose(total, 1, atol=1e-5)
+
+
+def test_a_difference_between_windows_is_spread_without_a_step():
+    blend = Blend((64, 200, 3))
+    for window in windows(64, 200, 128):
+        level = np.full((64, window.share.shape[1], 3), float(window.index), np.float32)
+        blend.add(window, level, level + 1)
+    pixels, observed = np.zeros((64, 200, 3), np.float32), np.ones((64, 200, 3), bool)
+    mean, std = blend.result(pixels, observed)
+    assert (mean[0, 0, 0], mean[0, -1, 0]) == (0.0, 1.0)
+    assert (std[0, 0, 0], std[0, -1, 0]) == (1.0, 2.0)
+    for values in (mean, std):
+        steps = np.diff(values[:, :, 0], axis=1)
+        assert steps.min() >= 0
+        assert steps.max() < 0.12
+
+
+def test_a_picture_restored_in_windows_has_no_seams():
+    pixels, observed = photograph(100, 150)
+    found = restore(pixels, observed, replace(SHORT, iterations=12, burn_in=6), prior=None)
+    assert found.finished
+    assert found.mean.shape == found.std.shape == pixels.shape
+    assert (found.std > 0).all()
+    error = np.abs(found.mean - pixels).mean((0, 2))
+    assert error.max() < 4 * np.median(error)
+    assert np.median(error) < 0.03
+
+
+def test_windows_resume_from_those_that_are_done():
+    pixels, observed = photograph(70, 150)
+    saved = []
+
+    def keep(snapshot):
+        tensors, plain = snapshot
+        saved.append(({k: v.clone() for k, v in tensors.items()}, json.loads(json.dumps(plain))))
+
+    whole = restore(pixels, observed, SHORT, prior=None, control=Control(save=keep))
+    assert len(saved) > 1
+    for start in saved:
+        notes = []
+        again = restore(pixels, observed, SHORT, prior=None, control=Control(start=start, note=notes.append))
+        assert len(notes) == len(saved) + 1 - start[1]["windows"]
+        assert np.array_equal(again.mean, whole.mean)
+        assert np.array_equal(again.std, whole.std)
+        assert again.trace == whole.trace
+
+
+def test_an_interrupted_picture_shows_what_is_done():
+    pixels, observed = photograph(70, 150)
+    seen = []
+
+    def wrap(draws, total):
+        for draw in draws:
+            seen.append(draw.step)
+            if len(seen) == 9:  # in the second window
+                raise KeyboardInterrupt
+            yield draw
+
+    found = restore(pixels, observed, SHORT, prior=None, control=Control(wrap=wrap))
+    assert not found.finished
+    assert np.abs(found.mean - pixels)[:, :50].mean() < 0.2
+    last = np.s_[:, -10:]
+    assert np.array_equal(found.mean[last], np.where(observed, pixels, np.float32(0.5))[last])
+
+
+def test_a_picture_that_fits_is_not_cut():
+    assert window_side(RunConfig(), 2048, 2048, 3) is None
+    assert window_side(RunConfig(window=600), 2048, 500, 3) == 600
+    assert window_side(RunConfig(window=600), 600, 500, 3) is None
+
+
+@pytest.mark.parametrize("budget", [2, 4, 16])
+def test_windows_fit_the_budget_whatever_the_picture(budget):
+    cfg = RunConfig(memory_budget=budget * 2**30, rank=100)
+    for height, width in ((3000, 4000), (8192, 8192)):
+        side = window_side(cfg, height, width, 3)
+        if side is None:
+            assert working_set(cfg, height, width, 3) <= cfg.memory_budget
+        elif side > 512:
+            assert working_set(cfg, side, side, 3) <= cfg.memory_budget
+
+
+MEASURE = """
+import resource, sys
+import numpy as np
+from diffbcp_cli.config import RunConfig
+from diffbcp_cli.restoration import open_prior, restore
+side, budget = int(sys.argv[1]), int(sys.argv[2])
+rng = np.random.default_rng(0)
+pixels = rng.random((side, side, 3), np.float32)
+observed = np.repeat(rng.random((side, side, 1)) < 0.1, 3, axis=2)
+cfg = RunConfig(prior="none", iterations=2, burn_in=1, rank=25, memory_budget=budget, atom_patches=500)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+restore(pixels, observed, cfg, prior=None)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.slow
+def test_memory_stays_within_the_budget():
+    budget = 700 * 2**20
+    assert window_side(RunConfig(prior="none", rank=25, memory_budget=budget), 1200, 1200, 3) is not None
+    command = [sys.executable, "-c", MEASURE, "1200", str(budget)]
+    taken = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert taken < budget

@@ -1,0 +1,171 @@
+"""The sweep in chunks: the same draws as the sweep over everything at once, and atoms learned from some patches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import tiny
+import torch
+
+from diffbcp_cli.bcp.state import Hyper, image_of, observe
+from diffbcp_cli.bcp.stream import (
+    ImageCoupling,
+    fold,
+    observe_in_chunks,
+    observe_some,
+    sweep_in_chunks,
+)
+from diffbcp_cli.bcp.sweep import Coupling, reconstruct, sweep
+from diffbcp_cli.bcp.tensorize import Patches, SomePatches
+from diffbcp_cli.diffusion.prior import GaussianPrior
+from diffbcp_cli.sampler import Settings, SplitGibbs, learn_atoms
+
+SIZE = (3, 45, 38)
+SHAPE = Patches(*SIZE, patch=8, stride=4)
+HYPER = Hyper()
+RANK = 7
+MANY, FEW = 1, 2**40  # budgets: a chunk per row of patches, one chunk for all
+
+
+def photograph(size=SIZE, share=0.5, seed=0):
+    """Smooth waves with noise, and a mask."""
+    generator = tiny.rng(seed)
+    y, x = torch.meshgrid(torch.arange(size[1]) / 9, torch.arange(size[2]) / 7, indexing="ij")
+    waves = torch.stack([torch.sin(x + c) * torch.cos(y - c) for c in range(size[0])])
+    image = 0.5 * waves + 0.05 * torch.randn(size, generator=generator)
+    return image, torch.rand(size, generator=generator) < share
+
+
+def close(one, two, tolerance):
+    for a, b in zip(tiny.tensors_of(one), tiny.tensors_of(two), strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("once", [True, False])
+@pytest.mark.parametrize("coupled", [True, False])
+def test_chunks_give_the_draws_of_the_whole(once, coupled, share):
+    image, mask = photograph(share=share)
+    whole = observe(image, mask, SHAPE, once=once)
+    state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32, hyper=HYPER)
+    z = torch.randn(SIZE, generator=tiny.rng(5))
+    pull = Coupling(3.0, SHAPE.unfold(z)) if coupled else None
+    expected, info = sweep(state, whole, HYPER, coupling=pull, block=3, rng=tiny.rng(1))
+    for budget in (MANY, FEW):
+        chunks = observe_in_chunks(image, mask, SHAPE, once=once, budget=budget)
+        assert len(chunks.chunks) == (SHAPE.grid[0] if budget == MANY else 1)
+        assert chunks.count == pytest.approx(whole.count, rel=1e-5)
+        assert chunks.share == pytest.approx(whole.share, rel=1e-5)
+        assert chunks.mean_weight == pytest.approx(whole.mean_weight, rel=1e-5)
+        pull_image = ImageCoupling(3.0, z) if coupled else None
+        found, folded = sweep_in_chunks(
+            state, chunks, HYPER, coupling=pull_image, block=3, budget=1000, rng=tiny.rng(1)
+        )
+        close(found, expected, 5e-3)
+        torch.testing.assert_close(folded, image_of(info.entries, whole), rtol=2e-3, atol=2e-3)
+
+
+def test_inputs_are_left_alone():
+    image, mask = photograph()
+    chunks = observe_in_chunks(image, mask, SHAPE, budget=MANY)
+    state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32)
+    held = tiny.tensors_of(state, chunks, image, mask)
+    before = [t.clone() for t in held]
+    sweep_in_chunks(state, chunks, HYPER, coupling=ImageCoupling(2.0, image), block=3, rng=tiny.rng())
+    assert all(torch.equal(a, b) for a, b in zip(held, before, strict=True))
+
+
+def test_the_folded_image_is_the_average_over_patches():
+    image, mask = photograph()
+    for once in (True, False):
+        whole = observe(image, mask, SHAPE, once=once)
+        state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32)
+        folded, square = fold(state, observe_in_chunks(image, mask, SHAPE, once=once, budget=MANY))
+        entries = reconstruct(state)
+        torch.testing.assert_close(folded, image_of(entries, whole), rtol=1e-4, atol=1e-4)
+        residual = (whole.values - entries) * whole.observed
+        assert square == pytest.approx(float((whole.weight * residual.square()).sum()), rel=1e-4)
+
+
+@pytest.mark.parametrize(("patch", "stride"), [(8, 4), (8, 3), (5, 5), (16, 8)])
+def test_copies_count_the_patches_of_each_pixel(patch, stride):
+    shape = Patches(*SIZE, patch=patch, stride=stride)
+    counted = shape.fold(shape.unfold(torch.ones(SIZE)))
+    assert torch.equal(shape.copies().expand(SIZE), counted)
+
+
+def test_a_chain_in_chunks_is_the_chain_of_the_whole():
+    image, mask = photograph()
+    settings = Settings(rank=RANK, block=3, burn_in=4, warm_up=2, adapt_floor=1.0, calls=1)
+    prior = GaussianPrior(torch.zeros(1), torch.ones(1))
+    whole = SplitGibbs(observe(image, mask, SHAPE), prior, settings).run(rng=tiny.rng())
+    chunks = observe_in_chunks(image, mask, SHAPE, budget=MANY)
+    parts = SplitGibbs(chunks, prior, replace(settings, budget=1000)).run(rng=tiny.rng())
+    for _ in range(4):
+        (_, one), (_, two) = next(whole), next(parts)
+        torch.testing.assert_close(two.image, one.image, rtol=1e-2, atol=1e-2)
+        assert (two.rank, two.step) == (one.rank, one.step)
+        assert two.noise_std == pytest.approx(one.noise_std, rel=1e-2)
+
+
+@pytest.mark.parametrize(("patch", "stride"), [(8, 4), (6, 5)])
+def test_some_patches_are_columns_of_all_patches(patch, stride):
+    shape = Patches(*SIZE, patch=patch, stride=stride)
+    image, _ = photograph()
+    index = torch.tensor([0, 5, shape.right[0] - 1, 17])
+    some = SomePatches(shape, index)
+    assert some.right == (4,)
+    assert torch.equal(some.unfold(image), shape.unfold(image)[:, index])
+    entries = torch.randn(some.unfold(image).shape, generator=tiny.rng())
+    scattered = torch.zeros(shape.unfold(image).shape)
+    scattered[:, index] = entries
+    torch.testing.assert_close(some.fold(entries), shape.fold(scattered))
+
+
+def test_some_patches_are_chosen_at_random_and_keep_their_weights():
+    image, mask = photograph()
+    for once in (True, False):
+        some = observe_some(image, mask, SHAPE, 9, once=once, rng=tiny.rng(3))
+        index = some.shape.index
+        whole = observe(image, mask, SHAPE, once=once)
+        assert len(set(index.tolist())) == 9
+        for part in ("values", "observed", "weight"):
+            assert torch.equal(getattr(some, part), getattr(whole, part)[:, index])
+    assert not torch.equal(index, observe_some(image, mask, SHAPE, 9, rng=tiny.rng(4)).shape.index)
+
+
+def test_atoms_learned_from_some_patches_give_the_chain_a_start():
+    """The first draw on all patches is nearer to the photograph with learned atoms than without."""
+    image, mask = photograph((3, 96, 96), share=0.3)
+    shape = Patches(3, 96, 96, patch=8, stride=4)
+    whole, settings = observe(image, mask, shape), Settings(rank=20, block=10)
+    some = observe_some(image, mask, shape, 100, rng=tiny.rng(1))
+    atoms = learn_atoms(some, settings, sweeps=20, rng=tiny.rng(2))
+
+    def error(sampler):
+        _, draw = next(sampler.run(rng=tiny.rng()))
+        return float((draw.image - image).square().mean().sqrt())
+
+    assert error(SplitGibbs(whole, None, settings, atoms)) < 0.8 * error(SplitGibbs(whole, None, settings))
+
+
+def test_a_chain_from_learned_atoms_has_a_row_for_every_patch():
+    image, mask = photograph()
+    some, settings = observe_some(image, mask, SHAPE, 9, rng=tiny.rng(3)), Settings(rank=RANK, noise_std=0.1)
+    atoms = learn_atoms(some, settings, sweeps=2, rng=tiny.rng())
+    chain = SplitGibbs(observe(image, mask, SHAPE), None, settings, atoms).init(rng=tiny.rng())
+    assert chain.state.right[0].shape == (SHAPE.right[0], RANK)
+    assert chain.state.noise_precision == pytest.approx(100.0)
+    assert all(torch.equal(a, b) for a, b in zip(chain.state.left, atoms.left, strict=True))
+
+
+def test_the_noise_stays_below_its_limit():
+    image, mask = photograph()
+    noisy = image + torch.randn(SIZE, generator=tiny.rng(8))
+    for limit, expected in ((0.3, 0.3), (50.0, None)):
+        draws = SplitGibbs(observe(noisy, mask, SHAPE), None, Settings(rank=2, noise_most=limit)).run(
+            rng=tiny.rng()
+        )
+        found = [next(draws)[1].noise_std for _ in range(3)][-1]
+        assert found == pytest.approx(expected) if expected else found > 0.5
