@@ -82,7 +82,7 @@ def hold_out(observed: Bools, *, rng: Generator) -> HeldOut:
     if observed.sum() < 4 * FEWEST:
         raise InputError("too few known pixels to hold some out", hint="run without --calibrate")
     if is_scattered(observed):
-        return HeldOut(_scattered(observed, wanted, rng), strokes=False)
+        return HeldOut(scatter(observed, wanted, rng=rng), strokes=False)
     return HeldOut(_strokes(observed, wanted, rng), strokes=True)
 
 
@@ -102,8 +102,8 @@ def is_scattered(observed: Bools) -> bool:
     return bool(counts[~observed].mean() >= _SCATTERED * counts[observed].mean())
 
 
-def _scattered(observed: Bools, wanted: int, rng: Generator) -> Bools:
-    """Random known entries; whole pixels if the mask is the same in every channel."""
+def scatter(observed: Bools, wanted: int, *, rng: Generator) -> Bools:
+    """Choose known entries at random; whole pixels if the mask is the same in every channel."""
     whole = bool((observed == observed[..., :1]).all())
     choices = np.flatnonzero(observed[..., 0] if whole else observed)
     count = max(1, wanted // observed.shape[2]) if whole else wanted
@@ -132,6 +132,7 @@ def calibrate(values: Floats, mean: Floats, std: Floats, held: HeldOut, noise_st
     """Find the factors from the held-out entries' noisy values; all arrays (H, W, C) in [0, 1] units."""
     error = np.abs(values - mean)[held.entries].astype(np.float64)
     spread = np.maximum(std[held.entries].astype(np.float64), SMALLEST_STD)
+    noise_std = min(noise_std, _quietest(error, spread))
     factors = [_factor(error, spread, noise_std, level) for level in LEVELS]
     factor = min(max(factors[LEVELS.index(MAIN_LEVEL)], SMALLEST_FACTOR), 1e3)
     return Calibration(
@@ -142,6 +143,15 @@ def calibrate(values: Floats, mean: Floats, std: Floats, held: HeldOut, noise_st
         held_out=int(held.entries.sum()),
         strokes=held.strokes,
     )
+
+
+def _quietest(error: NDArray[np.float64], spread: NDArray[np.float64]) -> float:
+    """The smallest rms error among groups of alike spread: the noise cannot be more.
+
+    The sampler's own noise level also holds what its model cannot explain.
+    """
+    groups = np.array_split(error[np.argsort(spread)], min(20, max(1, len(error) // 200)))
+    return float(min(np.sqrt(np.square(group).mean()) for group in groups))
 
 
 def _factor(error: NDArray[np.float64], spread: NDArray[np.float64], noise: float, level: float) -> float:

@@ -58,6 +58,7 @@ class RunConfig:
     rho_max: float = 10.0
     solver: Literal["second-order", "ancestral", "paper"] = "second-order"
     calls: int = 4
+    finish: int = 16
     sigma: float | None = None
     seed: int = 0
     chains: int = 1
@@ -107,6 +108,8 @@ def _check(cfg: RunConfig) -> None:
     for name in ("iterations", "thin", "rank", "block", "calls", "chains", "max_iterations", "sweeps"):
         if getattr(cfg, name) < 1:
             raise UsageError(f"{_flag(name)} must be at least 1, not {getattr(cfg, name)}")
+    if cfg.finish < 0:
+        raise UsageError(f"--finish must not be negative, it is {cfg.finish}")
     if cfg.burn_in < 0:
         raise UsageError(f"--burn-in must not be negative, it is {cfg.burn_in}")
     if cfg.burn_in >= cfg.iterations:

@@ -16,7 +16,7 @@ from torch import Tensor
 from .bcp.state import observe
 from .bcp.stream import observe_in_chunks, observe_some
 from .bcp.tensorize import Patches, tensorize
-from .calibration import Calibration, HeldOut, calibrate, hold_out
+from .calibration import Calibration, HeldOut, calibrate, hold_out, scatter
 from .chains import Chains, Trace
 from .config import RunConfig
 from .convergence import Convergence, convergence
@@ -24,6 +24,7 @@ from .coupling import CouplingRule
 from .devices import pick_device
 from .diffusion.prior import Prior
 from .errors import InputError
+from .finishing import TRIAL_PIXELS, TRIAL_SHARE, choose_level, finish, forget
 from .large import ATOM_SWEEPS, IN_CHUNKS, NOISE_SLACK, Blend, for_size, window_side, windows
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
 from .weights import Download, LoadedPrior, load_prior
@@ -42,7 +43,8 @@ BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory
 class Outcome:
     """A restoration, arrays (H, W, C) in [0, 1] units.
 
-    mean, std: over the draws after burn-in. prior_mean: the same of the prior's image, if there is a prior.
+    mean, std: over the draws after burn-in; the mean is finished by the prior, if there is one (finishing.py),
+    at noise level finish_level. prior_mean: the same of the prior's image, if there is a prior.
     samples: (n, H, W, C) every `thin`-th draw, only if asked for. trace: of the first chain, traces: of all.
     finished: False after an interruption. cfg: the options that were used, as a time budget chose them.
     """
@@ -58,6 +60,7 @@ class Outcome:
     cfg: RunConfig
     convergence: Convergence
     calibration: Calibration | None
+    finish_level: float | None
 
     @property
     def trace(self) -> Trace:
@@ -231,8 +234,10 @@ def _restore_whole(
     device = pick_device(cfg.device)
     held = _held_out(observed, cfg, name)
     shown = observed if held is None else observed & ~held.entries
-    cfg = _within_budget(pixels, shown, cfg, prior, device, control)
-    sampler = _sampler(pixels, shown, cfg, prior, device)
+    trial = _trial(shown, cfg, name) if prior is not None and cfg.finish else None
+    given = shown if trial is None or shown.all() else shown & ~trial
+    cfg = _within_budget(pixels, given, cfg, prior, device, control)
+    sampler = _sampler(pixels, given, cfg, prior, device)
     seeds = [seed_of(cfg.seed, f"{name}#{k}" if k else name) for k in range(cfg.chains)]
     kept = range(cfg.burn_in, cfg.iterations, cfg.thin) if "samples" in cfg.save else range(0)
     chains = Chains(sampler, seeds, burn_in=cfg.burn_in, kept=kept, device=device)
@@ -248,6 +253,9 @@ def _restore_whole(
     if chains.image.count == 0 and chains.last is not None:
         chains.image.add(chains.last)  # interrupted during burn-in: the latest draw is all there is
     mean, std = _pixels(chains.image.mean), _pixels(chains.image.std, scale_only=True)
+    level = None
+    if prior is not None and trial is not None and finished:
+        mean, level = _finished(chains, prior, pixels, shown, trial, cfg.finish)
     samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
     calibration = None
     if held is not None:
@@ -269,6 +277,7 @@ def _restore_whole(
         cfg=cfg,
         convergence=judged,
         calibration=calibration,
+        finish_level=None if level is None else level / 2,
     )
 
 
@@ -281,6 +290,28 @@ def _take_up(chains: Chains, start: Snapshot) -> float:
         raise InputError(
             "the checkpoint is damaged: parts are missing", hint="run without --resume"
         ) from error
+
+
+def _trial(shown: Bools, cfg: RunConfig, name: str) -> Bools:
+    """Known entries (H, W, C) by which the finish chooses its level."""
+    rng = np.random.default_rng(seed_of(cfg.seed, f"{name}#trial"))
+    return scatter(shown, int(TRIAL_SHARE * shown.sum()), rng=rng)
+
+
+def _finished(
+    chains: Chains, prior: Prior, pixels: Floats, shown: Bools, trial: Bools, calls: int
+) -> tuple[Floats, float]:
+    """The posterior mean, finished by the prior: (H, W, C) in [0, 1] units, and the level, on [-1, 1].
+
+    Where nothing is missing the tensor model has seen the trial pixels too, since holes would cost it time.
+    """
+    start = chains.image.mean.float()
+    values, known = _tensors(pixels, shown, start.device)
+    held = _tensors(pixels, trial, start.device)[1]
+    noise_std = 2 * _noise(chains.traces, chains.burn_in)["std"]
+    trial_start = forget(start, held) if shown.all() else start
+    level = choose_level(prior, values, known, held, trial_start, noise_std)
+    return _pixels(finish(prior, values, known, start, level, calls=calls)), level
 
 
 def _run(
@@ -343,6 +374,8 @@ def _within_budget(
         return replace(cfg, time_budget=None, iterations=chosen["iterations"], burn_in=chosen["burn_in"])
     started = time.perf_counter()
     cost = _seconds_per_step(_sampler(pixels, shown, cfg, prior, device), device)
+    if prior is not None and cfg.finish:
+        started -= _seconds_to_finish(prior, pixels, cfg.finish, device)
     left = cfg.time_budget - (time.perf_counter() - started)
     iterations = min(cfg.iterations, max(FEWEST_ITERATIONS, int(left / cost / cfg.chains)))
     burn_in = min(iterations - 1, round(iterations * cfg.burn_in / cfg.iterations))
@@ -364,6 +397,14 @@ def _seconds_per_step(sampler: SplitGibbs, device: torch.device) -> float:
     return (times[3] - times[1]) / 2
 
 
+def _seconds_to_finish(prior: Prior, pixels: Floats, calls: int, device: torch.device) -> float:
+    """What the finish will take: its calls, and some fifty on a part of the picture to choose the level."""
+    started = time.perf_counter()
+    prior.denoise(_tensors(pixels, np.ones(pixels.shape, bool), device)[0][None], 0.1)
+    one = time.perf_counter() - started
+    return one * (calls + 50 * min(1.0, TRIAL_PIXELS / pixels[..., 0].size))
+
+
 def _noise(traces: list[Trace], burn_in: int) -> dict[str, float]:
     kept = np.concatenate([trace.noise_std[burn_in:] or trace.noise_std for trace in traces])
     low, high = np.quantile(kept, [0.05, 0.95])
@@ -374,9 +415,7 @@ def _sampler(
     pixels: Floats, observed: Bools, cfg: RunConfig, prior: Prior | None, device: torch.device
 ) -> SplitGibbs:
     height, width, channels = pixels.shape
-    known = torch.from_numpy(observed.transpose(2, 0, 1).copy()).to(device)
-    clean = np.where(observed, pixels, np.float32(0.5))
-    image = torch.from_numpy(np.ascontiguousarray(clean.transpose(2, 0, 1))).to(device) * 2 - 1
+    image, known = _tensors(pixels, observed, device)
     once, settings = cfg.patch_weights == "once", settings_of(cfg)
     kind: Literal["patch", "reshape"] = "reshape" if cfg.tensorize == "reshape" else "patch"
     shape = tensorize((channels, height, width), kind, patch=cfg.patch_size, stride=cfg.stride)
@@ -390,6 +429,13 @@ def _sampler(
         settings = replace(settings, warm_up=1, noise_most=NOISE_SLACK * atoms.noise_precision**-0.5)
     chunks = observe_in_chunks(image, known, shape, once=once, budget=settings.budget)
     return SplitGibbs(chunks, prior, settings, atoms)
+
+
+def _tensors(pixels: Floats, observed: Bools, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Pixels (H, W, C) as an image (C, H, W) on [-1, 1], and which are known; the others are zero."""
+    known = torch.from_numpy(observed.transpose(2, 0, 1).copy()).to(device)
+    clean = np.where(observed, pixels, np.float32(0.5))
+    return torch.from_numpy(np.ascontiguousarray(clean.transpose(2, 0, 1))).to(device) * 2 - 1, known
 
 
 def _pixels(image: Tensor, *, scale_only: bool = False) -> Floats:

@@ -81,7 +81,7 @@ def test_the_rescaled_interval_covers_clean_pixels_as_claimed(true_scale, noise)
     held = rng.random(std.shape) < 0.1
     found = calibrate(noisy, mean, std, HeldOut(held, strokes=False), noise)
     inside = np.abs(clean - mean) <= 1.6449 * found.factor * std
-    assert inside[~held].mean() == pytest.approx(0.9, abs=0.03)
+    assert inside[~held].mean() == pytest.approx(0.9, abs=0.04)
     assert found.coverage_after[2] == pytest.approx(0.9, abs=0.01)
     assert found.factor == pytest.approx(true_scale, rel=0.15)
 

@@ -25,6 +25,7 @@ LAYERS = [
     "chains",
     "convergence",
     "calibration",
+    "finishing",
     "weights",
     "io",
     "perceptual",

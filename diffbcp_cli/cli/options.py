@@ -24,6 +24,7 @@ SHARED: dict[str, tuple[Any, str, str]] = {
     "rho_max": (float, "Largest rho.", _PRIOR),
     "solver": (Literal["second-order", "ancestral", "paper"], "How the reverse diffusion steps.", _PRIOR),
     "calls": (int, "Network calls per iteration.", _PRIOR),
+    "finish": (int, "Network calls that finish the mean; 0 leaves it as the tensor model has it.", _PRIOR),
     "precision": (Literal["auto", "fp32", "bf16", "fp16"], "Number type of the network.", _PRIOR),
     "prior_scale": (
         Literal["tile", "fit"],

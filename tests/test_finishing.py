@@ -1,0 +1,117 @@
+"""The finish: a picture that the prior would not change, at a level chosen by held-out pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import picture
+from matplotlib.cbook import get_sample_data
+from PIL import Image
+
+from diffbcp_cli.config import RunConfig
+from diffbcp_cli.diffusion.prior import GaussianPrior
+from diffbcp_cli.finishing import choose_level, finish, forget
+from diffbcp_cli.restoration import restore
+
+
+def smooth_prior(side=16, scale=3.0):
+    """Gaussian pictures (1, side, side) whose neighbours are alike, as an exact prior."""
+    place = torch.arange(side, dtype=torch.float64)
+    one = torch.exp(-0.5 * ((place[:, None] - place) / scale) ** 2) + 1e-6 * torch.eye(side)
+    covariance = 0.25 * torch.kron(one, one)
+    var, basis = torch.linalg.eigh(covariance)
+    return GaussianPrior(torch.zeros(()).double(), var.clamp_min(0).reshape(1, side, side), basis=basis)
+
+
+def draw(prior, rng):
+    flat = prior.basis @ (prior.var.flatten().sqrt() * torch.randn(prior.var.numel(), generator=rng).double())
+    return flat.reshape(prior.var.shape)
+
+
+@pytest.fixture
+def problem():
+    rng = torch.Generator().manual_seed(0)
+    prior = smooth_prior()
+    truth = draw(prior, rng)
+    values = truth + 0.1 * torch.randn(truth.shape, generator=rng).double()
+    known = torch.rand(truth.shape, generator=rng) < 0.5
+    return prior, truth, values, known
+
+
+def test_the_finish_ends_at_a_picture_that_the_prior_would_not_change(problem):
+    prior, _, values, known = problem
+    done = finish(prior, values, known, torch.zeros_like(values), 0.1, calls=400)
+    again = prior.denoise(torch.where(known, values, done)[None], 0.1)[0]
+    torch.testing.assert_close(again, done, atol=1e-4, rtol=0)
+
+
+def test_where_it_ends_does_not_depend_on_where_it_starts(problem):
+    prior, truth, values, known = problem
+    ends = [finish(prior, values, known, start, 0.1, calls=400) for start in (truth, torch.ones_like(truth))]
+    torch.testing.assert_close(*ends, atol=1e-3, rtol=0)
+
+
+def test_no_calls_leave_known_values_and_the_start(problem):
+    prior, truth, values, known = problem
+    done = finish(prior, values, known, truth, 0.1, calls=0)
+    torch.testing.assert_close(done, torch.where(known, values, truth))
+
+
+@pytest.mark.parametrize("true_noise", [0.05, 0.1, 0.2])
+def test_the_level_is_near_the_noise_though_the_guess_is_too_high(true_noise):
+    rng = torch.Generator().manual_seed(1)
+    prior = smooth_prior(24)
+    truth = draw(prior, rng)
+    values = truth + true_noise * torch.randn(truth.shape, generator=rng).double()
+    known = torch.rand(truth.shape, generator=rng) < 0.7
+    held = known & (torch.rand(truth.shape, generator=rng) < 0.3)
+    level = choose_level(prior, values, known, held, torch.zeros_like(truth), 4 * true_noise)
+    assert 0.35 * true_noise < level < 2 * true_noise
+
+
+def test_with_too_few_held_out_pixels_the_inferred_noise_is_taken(problem):
+    prior, truth, values, known = problem
+    assert choose_level(prior, values, known, torch.zeros_like(known), truth, 0.3) == 0.3
+
+
+def test_forgetting_leaves_no_trace_of_a_pixels_own_value():
+    image = torch.rand(3, 9, 9)
+    held = torch.zeros(3, 9, 9, dtype=torch.bool)
+    held[1, 4, 4] = held[0, 0, 0] = True
+    other = image.clone()
+    other[held] += 5
+    torch.testing.assert_close(forget(image, held), forget(other, held))
+    torch.testing.assert_close(forget(image, held)[~held], image[~held])
+
+
+def config(**options):
+    base = {"iterations": 8, "burn_in": 3, "rank": 6, "device": "cpu", "calls": 1}
+    return RunConfig(**{**base, **options})
+
+
+def test_a_restoration_is_finished_unless_told_not_to():
+    pixels = picture(32, 32).astype(np.float32)
+    observed = np.random.default_rng(1).random(pixels.shape) < 0.6
+    prior = GaussianPrior(torch.zeros(()), torch.tensor(0.25))
+    plain = restore(pixels, observed, config(finish=0), prior=prior)
+    done = restore(pixels, observed, config(finish=3), prior=prior)
+    assert plain.finish_level is None
+    assert done.finish_level is not None
+    assert not np.array_equal(plain.mean, done.mean)
+    without = restore(pixels, observed, config(prior="none"), prior=None)
+    assert without.finish_level is None
+
+
+def test_the_bundled_prior_finishes_a_denoised_photograph_well():
+    from diffbcp_cli import load_prior
+    from diffbcp_cli.metrics import psnr
+
+    with get_sample_data("grace_hopper.jpg") as file:
+        truth = np.asarray(Image.open(file).convert("RGB"), np.float32)[100:196, 180:276] / 255
+    noisy = (truth + 0.05 * np.random.default_rng(0).standard_normal(truth.shape)).astype(np.float32)
+    observed = np.ones(truth.shape, bool)
+    prior = load_prior("natural")
+    plain = restore(noisy, observed, config(finish=0), prior=prior)
+    done = restore(noisy, observed, config(finish=4), prior=prior)
+    assert psnr(done.mean.clip(0, 1), truth) > psnr(plain.mean.clip(0, 1), truth) + 2
