@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io as streams
 import json
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from .summary import NORMAL_90
 from .weights import LoadedPrior
 
 Say = Callable[[str], None]
+LONGEST_NAME = 255  # bytes, of a file on most disks
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,11 @@ class Opened:
 def read_job(job: Job, *, note: Say, warn: Say) -> Opened:
     """Read the photograph and its mask, and see that they go together; nothing is written."""
     images.check_suffix(job.target.mean)
+    if len(os.fsencode(job.target.file(CHECKPOINT).name)) > LONGEST_NAME:
+        raise InputError(
+            f"the name of {job.photo} is too long for the names of its results",
+            hint="rename it, or -o short.png",
+        )
     photo = images.read_photo(job.photo, max_pixels=job.max_pixels)
     for text in photo.notes:
         note(f"{photo.name}: {text}")
@@ -213,12 +220,16 @@ def _observed(job: Job, photo: Photo, note: Say, warn: Say) -> Bools:
 
 
 def _save(opened: Opened, outcome: Outcome, record: dict[str, Any]) -> list[Path]:
-    """Write every result that was asked for, the JSON file last: it marks the photograph as done."""
+    """Write every result that was asked for, or none: they take their places together, the JSON file last."""
+    with files.together(marker=opened.job.target.file("json")):
+        return _write(opened, outcome, record)
+
+
+def _write(opened: Opened, outcome: Outcome, record: dict[str, Any]) -> list[Path]:
+    """Write the results; the JSON file marks the photograph as done."""
     cfg = outcome.cfg
     target, photo = opened.job.target, _opaque_where_filled(opened)
     written = []
-    stale = target.file("json")
-    stale.unlink(missing_ok=True)
     if "mean" in cfg.save:
         written += _save_picture(target.mean, outcome.mean, photo)
     if "std" in cfg.save:
@@ -246,7 +257,7 @@ def _save(opened: Opened, outcome: Outcome, record: dict[str, Any]) -> list[Path
         written += _save_convergence(target, outcome)
     record["files"] = [path.name for path in written]
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    return [*written, files.write_bytes(stale, text.encode())]
+    return [*written, files.write_bytes(target.file("json"), text.encode())]
 
 
 def _save_convergence(target: Target, outcome: Outcome) -> list[Path]:

@@ -109,7 +109,7 @@ class Overview:
     def __init__(self, plan: Plan, *, quiet: bool, paths: bool) -> None:
         self.total = len(plan.jobs)
         self.counts: Counter[str] = Counter()
-        self.paths = paths
+        self.paths, self.quiet = paths, quiet
         self.started = time.perf_counter()
         columns = (
             TextColumn("{task.description}"),
@@ -141,7 +141,7 @@ class Overview:
             self.bar.remove_task(self.rows.pop(report.name))
             self.counts[report.status] += 1
             self.bar.update(self.all, advance=1, text=self._state())
-        for text in report.notes:
+        for text in () if self.quiet else report.notes:
             render.warn(f"{report.name}: {text}")
         if report.error is not None:
             render.failure(DiffbcpError(report.error, hint=report.hint), about=report.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import os
 import struct
 import tokenize
@@ -132,12 +133,25 @@ def _silent_c_libraries() -> Iterator[None]:
 def load_array(data: bytes) -> NDArray[Any]:
     """Return the array of a `.npy` file; raise ValueError when it is none or cut short."""
     try:
+        _check_header(data)
         stored = np.load(io.BytesIO(data), allow_pickle=False)
     except (*_DAMAGE, tokenize.TokenError, MemoryError) as error:  # a damaged header may claim any size
         raise ValueError("not an array, or cut short") from error
     if not isinstance(stored, np.ndarray):
         raise ValueError("an archive of arrays")
     return stored
+
+
+def _check_header(data: bytes) -> None:
+    """Raise ValueError when the header claims more than the file holds, before memory is set aside for it."""
+    if not data.startswith(np.lib.format.MAGIC_PREFIX):
+        return
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, kind = read(file)
+    if math.prod(shape) * kind.itemsize > len(data):
+        raise ValueError("cut short")
 
 
 def _decode_npy(data: bytes, name: str, max_pixels: int) -> Raster:
@@ -173,7 +187,7 @@ def _decode_tiff(data: bytes, name: str, max_pixels: int) -> Raster:
                 f"{name} has {page.dtype} samples",
                 hint="export it as an 8-bit, 16-bit or float TIFF",
             )
-        if page.imagewidth * page.imagelength > max_pixels:
+        if page.imagewidth * page.imagelength * max(1, page.samplesperpixel // 4) > max_pixels:
             raise Image.DecompressionBombError
         samples, notes = _tiff.read_page(page, data)
         turn = page.tags.valueof(ExifTags.Base.Orientation, default=1)

@@ -8,9 +8,13 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from ..errors import OutputError, UsageError
+
+LONGEST_NAME = 220  # bytes of a name that a temporary file keeps; file systems take 255
+_group: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("group", default=None)
 
 
 @contextmanager
@@ -21,19 +25,47 @@ def replacing(path: Path) -> Iterator[Path]:
     removed and what stood at `path` is left as it was.
     """
     target = Path(os.path.realpath(path))  # write through a symbolic link rather than over it
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
+    short = os.fsdecode(os.fsencode(target.name)[:LONGEST_NAME])
+    temporary = target.with_name(f".{short}.{secrets.token_hex(4)}.tmp")
     try:
         _refuse_special(target)
         try:
             yield temporary
             _flush(temporary)
-            temporary.replace(target)
+            group = _group.get()
+            if group is None:
+                temporary.replace(target)
+            else:
+                group.append((temporary, target))
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
             raise
     except OSError as error:
         raise OutputError(f"cannot write {path}: {_reason(error)}", hint=_advice(error)) from error
+
+
+@contextmanager
+def together(marker: Path) -> Iterator[None]:
+    """Let the files that are written in the block take their places at its end, all of them or none.
+
+    marker: the file that says that the others are complete. It is removed before the first of them changes,
+    and must be the last that is written, so that at no moment it stands beside files that are not its own.
+    """
+    group: list[tuple[Path, Path]] = []
+    token = _group.set(group)
+    try:
+        yield
+        marker.unlink(missing_ok=True)
+        for temporary, target in group:
+            temporary.replace(target)
+    except OSError as error:
+        raise OutputError(f"cannot write {marker.parent}: {_reason(error)}", hint=_advice(error)) from error
+    finally:
+        _group.reset(token)
+        for temporary, _ in group:
+            with suppress(OSError):
+                temporary.unlink()
 
 
 def write_bytes(path: Path, data: bytes) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import stat
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ Depth = Literal["uint8", "uint16", "float32"]
 Floats = NDArray[np.float32]
 
 MAX_PIXELS = 300_000_000
+MAX_BYTES = 2**32  # of a file
 FLOAT_RANGE = (-1.0, 2.0)  # floats are meant for [0, 1]; noise may carry them past it, but not this far
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".npy")
 _TOP = {"uint8": 255, "uint16": 65535}
@@ -159,6 +161,11 @@ def check_suffix(path: Path) -> str:
 def read_bytes(path: Path) -> bytes:
     """Return the content of an input file, or say why it cannot be had."""
     try:
+        about = Path(path).stat()
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise InputError(f"{path} is not a regular file", hint="save it to a file first")
+        if about.st_size > MAX_BYTES:
+            raise InputError(f"{path} has {about.st_size / 1e9:.0f} GB, too many for an image")
         return Path(path).read_bytes()
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist", hint="check the name: ls") from error

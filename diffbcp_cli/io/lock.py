@@ -8,6 +8,7 @@ are not kept apart.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import socket
@@ -37,7 +38,8 @@ def part_of_folder(
     """Have one part of the folder; others may have other parts at the same time, but nobody the whole."""
     with ExitStack() as stack:
         stack.enter_context(_held(folder / FOLDER_LOCK, shared=True, waiting=waiting))
-        stack.enter_context(_held(folder / f".{part[:100]}{FOLDER_LOCK}", shared=False, waiting=waiting))
+        name = hashlib.sha256(os.fsencode(part)).hexdigest()[:16]
+        stack.enter_context(_held(folder / f".{name}{FOLDER_LOCK}", shared=False, waiting=waiting))
         yield
 
 
