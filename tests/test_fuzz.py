@@ -15,6 +15,8 @@ import tifffile
 from PIL import Image
 
 from diffbcp_cli.cli.app import run
+from diffbcp_cli.errors import InputError
+from diffbcp_cli.io.images import read_photo
 
 CASES = 300
 CODES = {0, 1, 2, 3, 4, 5, 130}
@@ -105,3 +107,11 @@ def test_mutated_pictures_and_masks_end_in_a_result_or_in_one_sentence(tmp_path,
         codes[code] = codes.get(code, 0) + 1
     assert set(codes) == {0, 3}
     assert min(codes.values()) > CASES // 10
+
+
+def test_a_tiff_that_claims_pages_without_end_is_refused_at_once(tmp_path):
+    rng = np.random.default_rng(3723)  # found by more of the above; reading it took for ever
+    path = tmp_path / "endless.tiff"
+    path.write_bytes(mutated(encoded("tiff16", rng)[1], rng))
+    with pytest.raises(InputError, match="64 pages"):
+        read_photo(path)

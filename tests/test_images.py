@@ -430,6 +430,7 @@ def test_folder_missing_and_unreadable(tmp_path: Path, monkeypatch: pytest.Monke
     def denied(self: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
+    (tmp_path / "locked.png").touch()
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(InputError, match="cannot be read: permission denied"):
         read_photo(tmp_path / "locked.png")

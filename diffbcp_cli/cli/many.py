@@ -107,6 +107,7 @@ class Overview:
     """The live picture of a batch: done, failed and left, the photographs at work, throughput, time left."""
 
     def __init__(self, plan: Plan, *, quiet: bool, paths: bool) -> None:
+        self.names = {job.name for job in plan.jobs}
         self.total = len(plan.jobs)
         self.counts: Counter[str] = Counter()
         self.paths, self.quiet = paths, quiet
@@ -137,8 +138,9 @@ class Overview:
 
     def add(self, report: Report) -> None:
         """Count a report, print what it wrote, and say at once why it failed."""
-        if report.status in ("done", "failed", "interrupted") and report.name in self.rows:
+        if report.name in self.rows:
             self.bar.remove_task(self.rows.pop(report.name))
+        if report.status in ("done", "failed", "interrupted") and report.name in self.names:
             self.counts[report.status] += 1
             self.bar.update(self.all, advance=1, text=self._state())
         for text in () if self.quiet else report.notes:

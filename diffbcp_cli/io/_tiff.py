@@ -7,6 +7,7 @@ compressions to OpenCV.
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 from typing import Any
 
@@ -19,6 +20,7 @@ from . import _opencv
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # keeps its doubts off stderr
 
+MAX_PAGES = 64
 _MIN_IS_WHITE, _MIN_IS_BLACK, _RGB = 0, 1, 2
 _REDUCED, _TRANSPARENCY_MASK = 1, 4  # bits of NewSubfileType: a page that is not a picture of its own
 _PREMULTIPLIED, _STRAIGHT = 1, 2  # values of ExtraSamples
@@ -32,8 +34,11 @@ def is_tiff(data: bytes) -> bool:
 
 
 def pictures(tif: tifffile.TiffFile) -> list[tifffile.TiffPage]:
-    """Return the pages that are pictures of their own, not thumbnails or masks of another."""
-    pages = [page for page in tif.pages if isinstance(page, tifffile.TiffPage)]
+    """Return the pages that are pictures of their own, not thumbnails or masks of another.
+
+    A damaged file may claim pages without end: after MAX_PAGES nobody looks.
+    """
+    pages = [page for page in itertools.islice(tif.pages, MAX_PAGES) if isinstance(page, tifffile.TiffPage)]
     own = [page for page in pages if not page.subfiletype & (_REDUCED | _TRANSPARENCY_MASK)]
     return own or pages[:1]
 
