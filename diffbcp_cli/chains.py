@@ -8,7 +8,7 @@ interruption in the middle of one costs that step only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from .bcp.state import State
+from .errors import MemoryLimitError
 from .sampler import Chain, Draw, SplitGibbs, make_generator
 from .summary import Moments
 
+SMALLEST_BUDGET = 2**20  # bytes for a batch, below which making batches smaller is no use
 PROBES = 256  # rows and columns of pixels, at most, whose draws are kept for the diagnostics
 
 
@@ -69,15 +71,23 @@ class _Line:
 class Chains:
     """Run chains one after the other and keep what the result needs: moments, traces, probes, samples.
 
-    kept: the steps whose draws are kept whole.
+    kept: the steps whose draws are kept whole. note: told when batches are made smaller for want of memory.
     """
 
     def __init__(
-        self, sampler: SplitGibbs, seeds: list[int], *, burn_in: int, kept: range, device: torch.device
+        self,
+        sampler: SplitGibbs,
+        seeds: list[int],
+        *,
+        burn_in: int,
+        kept: range,
+        device: torch.device,
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.sampler = sampler
         self.burn_in = burn_in
         self.kept = kept
+        self.note = note
         self.image = Moments()
         self.prior_image = Moments()
         self.samples: list[Tensor] = []
@@ -110,7 +120,7 @@ class Chains:
     def _step(self, line: _Line) -> Draw:
         if line.chain is None:
             line.chain = self.sampler.init(rng=line.rng)
-        line.chain, draw = self.sampler.step(line.chain, rng=line.rng)
+        line.chain, draw = self._step_in_memory(line.chain, line.rng)
         line.rng_state = line.rng.get_state()
         line.trace.add(draw)
         self.last = draw.image
@@ -122,6 +132,24 @@ class Chains:
         if draw.step in self.kept:
             self.samples.append(draw.image)
         return draw
+
+    def _step_in_memory(self, chain: Chain, rng: Generator) -> tuple[Chain, Draw]:
+        """One step; when a GPU's memory runs out, again with batches of half the size, which changes no draw."""
+        before = rng.get_state()
+        while True:
+            try:
+                return self.sampler.step(chain, rng=rng)
+            except torch.cuda.OutOfMemoryError as error:
+                budget = self.sampler.settings.budget // 2
+                if budget < SMALLEST_BUDGET:
+                    raise MemoryLimitError(
+                        "the photograph does not fit in the device's memory",
+                        hint="--device cpu, or a smaller --rank",
+                    ) from error
+            self.sampler.settings = replace(self.sampler.settings, budget=budget)
+            self.note(f"out of memory: going on with batches of {budget // 2**20} MB")
+            torch.cuda.empty_cache()
+            rng.set_state(before)
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything, as tensors on the CPU by name and as plain values."""
@@ -214,8 +242,3 @@ def _numbered(tensors: dict[str, Tensor], prefix: str, device: torch.device) -> 
     """The tensors prefix.0, prefix.1, ... in order."""
     found = _below(tensors, prefix, device)
     return (found[name] for name in sorted(found, key=int))
-
-
-def halve_budget(sampler: SplitGibbs) -> None:
-    """Let the sampler work in batches of half the size: after running out of memory."""
-    sampler.settings = replace(sampler.settings, budget=sampler.settings.budget // 2)

@@ -53,11 +53,11 @@ class RunConfig:
     patch_size: int = 16
     stride: int = 8
     patch_weights: Weights = "replicated"
-    coupling: float = 30.0
+    coupling: float = 15.0
     rho_min: float = 0.1
     rho_max: float = 10.0
     solver: Literal["second-order", "ancestral", "paper"] = "second-order"
-    calls: int = 4
+    calls: int = 2
     finish: int = 16
     sigma: float | None = None
     seed: int = 0

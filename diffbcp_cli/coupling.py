@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class CouplingRule:
     """rho = clip(sqrt(strength / tau), smallest, largest), on the [-1, 1] scale."""
 
-    strength: float = 30.0
+    strength: float = 15.0
     smallest: float = 0.1
     largest: float = 10.0
 

@@ -240,7 +240,7 @@ def _restore_whole(
     sampler = _sampler(pixels, given, cfg, prior, device)
     seeds = [seed_of(cfg.seed, f"{name}#{k}" if k else name) for k in range(cfg.chains)]
     kept = range(cfg.burn_in, cfg.iterations, cfg.thin) if "samples" in cfg.save else range(0)
-    chains = Chains(sampler, seeds, burn_in=cfg.burn_in, kept=kept, device=device)
+    chains = Chains(sampler, seeds, burn_in=cfg.burn_in, kept=kept, device=device, note=control.note)
     earlier = 0.0
     if control.start is not None:
         earlier = _take_up(chains, control.start)

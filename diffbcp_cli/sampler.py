@@ -36,7 +36,7 @@ class Settings:
     warm_up: int = 10  # sweeps before the prior's first call
     rule: CouplingRule = field(default_factory=CouplingRule)
     solver: Solver = "second-order"
-    calls: int = 4
+    calls: int = 2
     hyper: Hyper = field(default_factory=Hyper)
     budget: int = MEMORY_BUDGET
 

@@ -7,11 +7,14 @@ import json
 import numpy as np
 import pytest
 import tifffile
+import torch
 from test_restore_cli import SHORT, outputs
 from test_resume import config, damaged
 
+from diffbcp_cli.chains import Chains
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.restoration import restore
+from diffbcp_cli.errors import MemoryLimitError
+from diffbcp_cli.restoration import _sampler, restore
 
 
 def test_chains_are_independent_and_pooled():
@@ -85,3 +88,40 @@ def test_a_time_budget_chooses_iterations_and_the_record_repeats_the_run(budget)
     else:
         assert 5 <= outcome.cfg.iterations < 400
     np.testing.assert_array_equal(restore(pixels, observed, outcome.cfg, prior=None).mean, outcome.mean)
+
+
+class SmallGpu:
+    """A sampler on a device that has no room for large batches."""
+
+    def __init__(self, sampler, room):
+        self.sampler, self.room = sampler, room
+
+    def __getattr__(self, name):
+        return getattr(self.sampler, name)
+
+    def step(self, chain, *, rng):
+        self.sampler.settings = self.settings
+        result = self.sampler.step(chain, rng=rng)
+        if self.settings.budget > self.room:
+            raise torch.cuda.OutOfMemoryError
+        return result
+
+
+def chains_of(room, notes):
+    pixels, observed = damaged()
+    sampler = _sampler(pixels, observed, config(), None, torch.device("cpu"))
+    small = SmallGpu(sampler, room)
+    small.settings = sampler.settings
+    return Chains(small, [1], burn_in=2, kept=range(0), device=torch.device("cpu"), note=notes.append)
+
+
+def test_out_of_memory_halves_the_batches_and_changes_no_draw():
+    notes, calm = [], []
+    tight, roomy = chains_of(2**25, notes), chains_of(2**60, calm)
+    for one, other in zip(tight.steps(4), roomy.steps(4), strict=True):
+        torch.testing.assert_close(one.image, other.image, rtol=0, atol=1e-6)
+    assert notes
+    assert all("out of memory" in note for note in notes)
+    assert calm == []
+    with pytest.raises(MemoryLimitError):
+        list(chains_of(0, notes).steps(1))

@@ -1,0 +1,93 @@
+"""Where the time goes in a whole run with the default options: tensor model, network, the rest.
+
+    python benchmarks/chain.py --photo photo.png --recipe paper-uniform-0.7
+
+The process does nothing else, so its peak memory is that of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+from common import damage, save, table
+from quality import RECIPES
+from torch import Tensor
+
+from diffbcp_cli import sampler
+from diffbcp_cli.config import from_mapping
+from diffbcp_cli.io.images import read_photo
+from diffbcp_cli.restoration import open_prior, restore
+
+
+class Timed:
+    """A prior that counts its calls and their seconds."""
+
+    def __init__(self, prior: Any) -> None:
+        self.prior, self.network = prior, prior.network
+        self.calls, self.seconds = 0, 0.0
+
+    def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
+        """The prior's own answer, timed."""
+        started = time.perf_counter()
+        result: Tensor = self.prior.denoise(x, sigma)
+        self.calls += 1
+        self.seconds += time.perf_counter() - started
+        return result
+
+
+def measure(photo: Path, recipe: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Run once; return seconds by part, calls and peak memory."""
+    truth = read_photo(photo).pixels
+    pixels, observed = damage(truth, recipe, 0.025, 0, photo.stem)
+    cfg = from_mapping(options)
+    prior = Timed(open_prior(cfg))
+    sweeps, plain = [0.0], sampler.sweep
+
+    def timed(*args: Any, **named: Any) -> Any:
+        started = time.perf_counter()
+        result = plain(*args, **named)
+        sweeps[0] += time.perf_counter() - started
+        return result
+
+    sampler.sweep = timed
+    started = time.perf_counter()
+    outcome = restore(pixels, observed, cfg, prior=prior, name=photo.stem)
+    total = time.perf_counter() - started
+    return {
+        "recipe": recipe,
+        "iterations": len(outcome.trace.rank),
+        "total": total,
+        "tensor model": sweeps[0],
+        "network": prior.seconds,
+        "calls": prior.calls,
+        "rest": total - sweeps[0] - prior.seconds,
+        "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--photo", type=Path, required=True)
+    parser.add_argument("--recipe", action="append", default=[], choices=RECIPES)
+    parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+
+    import tomllib
+
+    options = tomllib.loads("\n".join(args.set))
+    results = [measure(args.photo, mask, options) for mask in args.recipe or ["paper-uniform-0.7"]]
+    head = list(results[0])
+    rows = [[f"{r[k]:.2f}" if isinstance(r[k], float) else str(r[k]) for k in head] for r in results]
+    print(table([head, *rows]))
+    save(args.json, results)
+
+
+if __name__ == "__main__":
+    main()
