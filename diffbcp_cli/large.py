@@ -33,11 +33,12 @@ LARGE_PATCH: dict[str, Any] = {
     "rho_min": 0.05,
     "calls": 1,
 }
-# the paper's experiment at 2048 x 2048
+# the paper's experiment at 2048 x 2048: all components at once, two sweeps an iteration
 LARGE_RESHAPE: dict[str, Any] = {
     "iterations": 30,
     "burn_in": 12,
     "rank": 500,
+    "block": 500,
     "coupling": 50.0,
     "calls": 1,
     "sweeps": 2,

@@ -51,7 +51,7 @@ def test_few_known_pixels_get_fewer_components():
 
 def test_the_reshape_gets_the_settings_of_the_paper():
     found = for_size(RunConfig(tensorize="reshape"), 2048, 2048, 0.1)
-    assert (found.rank, found.coupling, found.rho_min, found.sweeps) == (500, 50.0, 0.1, 2)
+    assert (found.rank, found.block, found.coupling, found.rho_min, found.sweeps) == (500, 500, 50.0, 0.1, 2)
 
 
 @pytest.mark.parametrize(("height", "width", "side"), [(100, 240, 64), (97, 130, 80), (300, 90, 100)])

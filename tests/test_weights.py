@@ -116,8 +116,9 @@ def test_a_natural_prior_loads_and_takes_images_as_they_are(tmp_path):
     assert prior.denoise(torch.rand(1, 1, 17, 33), 0.3).shape == (1, 1, 17, 33)
     lower = weights.load_prior(str(path), device="cpu", precision="bf16")
     assert torch.allclose(lower.denoise(x, 0.3), prior.denoise(x, 0.3), atol=0.05)
-    with pytest.raises(UsageError, match="any size"):
-        weights.load_prior(str(path), device="cpu", scale="fit")
+    fitted = weights.load_prior(str(path), device="cpu", scale="fit")
+    assert fitted.denoise(x, 0.3).shape == x.shape
+    assert not torch.allclose(fitted.denoise(x, 0.3), prior.denoise(x, 0.3), atol=1e-3)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from . import conditionals, random
+from . import cg, conditionals, random
 from .algebra import contract, khatri_rao
 from .grams import Grams, packed_squares, unpack
 from .state import Hyper, Observation, State
@@ -125,11 +125,11 @@ def draw_components(
 ) -> tuple[State, Tensor]:
     """Draw factors and weights block by block; return the new state and X (U, V)."""
     tau = state.noise_precision
-    precision = tau * observation.observed  # m / w
-    pull = precision * observation.values
+    precision = tau * observation.observed * observation.weight  # m
+    weighted_pull = precision * observation.values
     if coupling is not None:
-        precision = precision + coupling.precision
-        pull = pull + coupling.precision * coupling.entries
+        precision = precision + coupling.precision * observation.weight
+        weighted_pull = weighted_pull + coupling.precision * observation.weight * coupling.entries
     extra = coupling.precision if coupling is not None else 0.0
     grams = (
         Grams(observation.left_plan, tau, extra, budget),
@@ -144,8 +144,8 @@ def draw_components(
     for members in blocks:
         part = Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
         rest = entries - part.entries()
-        error = observation.weight * (pull - precision * rest)  # E, (U, V)
-        part = _draw_block(part, error, grams, state.shrinkage[members.cpu()], rng)
+        error = weighted_pull - precision * rest  # E, (U, V)
+        part = _draw_block(part, error, precision, grams, state.shrinkage[members.cpu()], rng)
         for factor, new in zip([*left, *right], [*part.left, *part.right], strict=True):
             factor[:, members] = new
         weights[members] = part.weights
@@ -154,10 +154,20 @@ def draw_components(
 
 
 def _draw_block(
-    part: Block, error: Tensor, grams: tuple[Grams, Grams], shrinkage: Tensor, rng: Generator
+    part: Block,
+    error: Tensor,
+    precision: Tensor,
+    grams: tuple[Grams, Grams],
+    shrinkage: Tensor,
+    rng: Generator,
 ) -> Block:
-    """Draw the right factors, then the left ones, then the weights of one block; error is E (U, V)."""
-    k = khatri_rao(part.left)
+    """Draw the right factors, then the left ones, then the weights of one block; error is E, precision m (U, V)."""
+    k, size = khatri_rao(part.left), len(part.weights)
+    if len(part.right) > 1 and cg.is_cheaper(size, len(part.right)):
+        right = cg.draw_modes(part.right, part.weights, error.T, k, precision.T, "right", rng)
+        q = khatri_rao(right)
+        left = cg.draw_modes(part.left, part.weights, error, q, precision, "left", rng)
+        return Block(left, right, cg.draw_weights(left, error, q, precision, shrinkage, rng))
     right = _draw_group(part.right, part.weights, error.T @ k, k, grams[1], "right", rng)
     q = khatri_rao(right)
     return draw_left(replace(part, right=right), grams[0].packed(q), error @ q, shrinkage, rng)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SCALES = ("tile", "fit")
 NATURAL_TILE = 1024  # larger images are cut, to bound the memory
+NATURAL_FIT = 256  # the side of the copy that `fit` gives a network of any size
 NATURAL_OVERLAP = 64  # tiles then differ from the whole by 0.0002 at most (measured at sigma 0.3)
 
 
@@ -105,9 +106,7 @@ def assemble(
     batch = 4 if on_gpu else 1
     if built.size is None:
         if scale == "fit":
-            raise UsageError(
-                "this prior takes images of any size as they are", hint="leave out --prior-scale fit"
-            )
+            return Fitted(prior, size=NATURAL_FIT)
         return Tiled(
             prior,
             size=NATURAL_TILE,

@@ -1,0 +1,141 @@
+"""Draws by conjugate gradients against the exact distribution: mean, covariance, and the solver by itself."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import tiny
+import torch
+from scipy import stats
+
+from diffbcp_cli.bcp import cg
+from diffbcp_cli.bcp.algebra import contract, khatri_rao
+from diffbcp_cli.bcp.sweep import Coupling, sweep
+from diffbcp_cli.errors import NumericalError
+
+LEFT, RIGHT, SIZE = (4, 3), (5, 2, 3), 4
+DRAWS = 2000
+FALSE_ALARM = 1e-4
+
+
+@pytest.fixture
+def block():
+    """Factors, weights, E and m of one block, with a mask and a pull on every entry."""
+    state = tiny.random_state(LEFT, RIGHT, SIZE, seed=3)
+    generator = tiny.rng(4)
+    shape = (math.prod(LEFT), math.prod(RIGHT))
+    mask = (torch.rand(shape, generator=generator) < 0.4).double()
+    precision = 3.0 * mask + 0.2
+    return state, torch.randn(shape, generator=generator, dtype=torch.float64), precision
+
+
+def exact_rows(factors, mode, weights, error, q, precision):
+    """Mean and covariance of every row of a mode, from the Gram written out."""
+    k = khatri_rao(factors)
+    others = khatri_rao([torch.ones_like(f) if n == mode else f for n, f in enumerate(factors)])
+    assert k.shape == others.shape
+    linear = contract(error @ q, factors, mode) * weights
+    index = torch.arange(len(k)).reshape([len(f) for f in factors]).movedim(mode, 0).flatten(1)
+    means, covariances = [], []
+    for row, members in enumerate(index):
+        gram = torch.eye(SIZE, dtype=torch.float64)
+        for u in members.tolist():
+            rows = others[u] * q * weights  # (V, S) k_j L
+            gram += (precision[u, :, None] * rows).T @ rows
+        covariance = torch.linalg.inv(gram)
+        covariances.append(covariance)
+        means.append(covariance @ linear[row])
+    return torch.stack(means), torch.stack(covariances)
+
+
+def worst(draws, mean, covariance):
+    """The largest |z| of the means and of the products of two coordinates, and the |z| that is rarely passed.
+
+    draws (n, I, S): whitened with the exact mean and covariance, they must be standard normal.
+    """
+    half = torch.linalg.cholesky(covariance)
+    white = torch.linalg.solve_triangular(half, (draws - mean).unsqueeze(-1), upper=False).squeeze(-1)
+    z_mean = white.mean(0) * math.sqrt(len(draws))
+    product = white[..., :, None] * white[..., None, :]
+    eye = torch.eye(white.shape[-1], dtype=torch.float64)
+    z_square = (product.mean(0) - eye) / ((1 + eye).sqrt() / math.sqrt(len(draws)))
+    count = z_mean.numel() + z_square.numel()
+    return max(z_mean.abs().max(), z_square.abs().max()), stats.norm.isf(FALSE_ALARM / (2 * count))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_rows_by_conjugate_gradients_have_the_exact_mean_and_covariance(block, side):
+    state, error, precision = block
+    factors, q = list(state.left), khatri_rao(state.right)
+    if side == "right":
+        factors, q, error, precision = list(state.right), khatri_rao(state.left), error.T, precision.T
+    generator = tiny.rng(1)
+    arguments = (state.weights, error, q, precision)
+    drawn = [cg.draw_modes(factors, *arguments, side, generator) for _ in range(DRAWS)]
+    mean, covariance = exact_rows(
+        factors, 0, *arguments
+    )  # the first mode is drawn given the factors as they are
+    z, limit = worst(torch.stack([d[0] for d in drawn]), mean, covariance)
+    assert z < limit
+
+
+@pytest.mark.statistical
+def test_weights_by_conjugate_gradients_have_the_exact_mean_and_covariance(block):
+    state, error, precision = block
+    k, q = khatri_rao(state.left), khatri_rao(state.right)
+    c = (k[:, None, :] * q[None, :, :]).flatten(0, 1)  # (U V, S)
+    gram = torch.diag(1 / state.shrinkage) + (precision.flatten()[:, None] * c).T @ c
+    covariance = torch.linalg.inv(gram)
+    mean = covariance @ (error.flatten() @ c)
+    generator = tiny.rng(2)
+    drawn = [
+        cg.draw_weights(list(state.left), error, q, precision, state.shrinkage, generator)
+        for _ in range(DRAWS)
+    ]
+    z, limit = worst(torch.stack(drawn)[:, None], mean[None], covariance[None])
+    assert z < limit
+
+
+def test_the_solver_reaches_its_tolerance_for_every_row():
+    generator = tiny.rng()
+    half = torch.randn(6, 8, 8, generator=generator, dtype=torch.float64)
+    matrix = half @ half.mT + 0.1 * torch.eye(8, dtype=torch.float64)
+    linear = torch.randn(6, 8, generator=generator, dtype=torch.float64)
+
+    def product(x):
+        return (matrix @ x.unsqueeze(-1)).squeeze(-1)
+
+    for tolerance in (1e-2, 1e-8):
+        found = cg.solve(
+            product, linear, lambda r: r, torch.zeros_like(linear), tolerance=tolerance, what="rows"
+        )
+        error = (product(found) - linear).norm(dim=1) / linear.norm(dim=1)
+        assert (error <= tolerance).all()
+
+
+def test_a_solver_that_gets_nowhere_says_so():
+    with pytest.raises(NumericalError, match="mode 1"):
+        cg.solve(lambda x: -x, torch.ones(1, 2), lambda r: r, torch.zeros(1, 2), what="mode 1")
+
+
+def test_large_blocks_of_a_reshape_use_it_and_small_ones_do_not(monkeypatch):
+    used = []
+    real = cg.draw_modes
+
+    def watched(factors, weights, *rest):
+        used.append(len(weights))
+        return real(factors, weights, *rest)
+
+    monkeypatch.setattr(cg, "draw_modes", watched)
+    state = tiny.random_state((4, 5), (5, 4, 3), 200, dtype=torch.float32)
+    observation = tiny.random_observation((4, 5), (5, 4, 3), dtype=torch.float32)
+    z = torch.zeros_like(observation.values)
+    for block in (25, 200):
+        new, info = sweep(
+            state, observation, tiny.PROPER, coupling=Coupling(0.5, z), block=block, rng=tiny.rng()
+        )
+        assert torch.isfinite(info.entries).all()
+        assert new.weights.dtype == state.weights.dtype
+    assert used == [200, 200]
