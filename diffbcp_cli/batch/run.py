@@ -54,9 +54,15 @@ def run(plan: Plan, cfg: RunConfig, spread: Spread, *, tell: Tell, stopping: Sto
 
 
 def _engine(plan: Plan, cfg: RunConfig, spread: Spread, tell: Tell, stopping: Stopping) -> Engine:
+    task = Task(cfg, spread.resume)
+    if spread.engine == "ray":
+        from .cluster import run_cluster
+
+        return lambda jobs: run_cluster(
+            jobs, task, address=spread.address, at_once=spread.jobs, tell=tell, stopping=stopping
+        )
     gpus = count_gpus(cfg)
     count = spread.jobs or choose_jobs(cfg, gpus)
-    task = Task(cfg, spread.resume)
     if min(count, len(plan.jobs)) == 1:
         return lambda jobs: local.run_here(jobs, task, tell=tell, stopping=stopping)
     return lambda jobs: local.run_processes(jobs, task, count, gpus=gpus, tell=tell, stopping=stopping)

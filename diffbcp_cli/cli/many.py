@@ -49,7 +49,7 @@ def run_many(request: Request, cfg: RunConfig, common: Common) -> None:
             _fetch_prior(cfg, common.quiet)
         reports: list[Report] = []
         with Overview(plan, quiet=common.quiet, paths=not common.as_json) as overview:
-            spread = run.Spread(common.jobs, resume=common.resume)
+            spread = run.Spread(common.jobs, common.engine, common.address, common.resume)
             for report in run.run(plan, cfg, spread, tell=overview.tell, stopping=stop):
                 reports.append(report)
                 overview.add(report)

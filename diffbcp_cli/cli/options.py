@@ -119,6 +119,14 @@ class Common:
             rich_help_panel=_MANY,
         ),
     ] = 0
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option(help="Where the work is done: here, or on a Ray cluster.", rich_help_panel=_MANY),
+    ] = "local"
+    address: Annotated[
+        str | None,
+        typer.Option(help="The Ray cluster's address; without it, one of its own.", rich_help_panel=_MANY),
+    ] = None
     shard: Annotated[
         str | None,
         typer.Option(help="Do part I of N only, by a hash of the names: 1/4.", rich_help_panel=_MANY),

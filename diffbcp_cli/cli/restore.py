@@ -108,7 +108,8 @@ def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Calla
     mask, polarity = choose()
     request = _request(common, photos or _photo_of(recipe), mask, polarity)
     _check_device(recipe.config)
-    one = len(request.inputs) == 1 and inputs.is_one_file(request.inputs[0]) and request.shard is None
+    alone = len(request.inputs) == 1 and inputs.is_one_file(request.inputs[0])
+    one = alone and request.shard is None and common.engine == "local"
     if common.dry_run:
         from .dry import show_plan
 
