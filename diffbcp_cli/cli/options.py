@@ -210,4 +210,4 @@ def run_config(options: dict[str, Any], common: Common, *, observed: str | None)
     return Recipe(from_mapping(typed, recipe.config), recipe.record)
 
 
-FAST = RunConfig(rank=100, adapt_floor=3.0, iterations=60, burn_in=24)
+FAST = RunConfig(rank=100, adapt_floor=3.0, iterations=60, burn_in=24, calls=1)
