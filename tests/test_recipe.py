@@ -104,7 +104,9 @@ def test_estimates_grow_with_the_work():
     assert seconds(10**5, 3, cfg, prior) > seconds(10**5, 3, cfg, None) > seconds(10**4, 3, cfg, None)
     assert seconds(10**5, 3, dataclasses.replace(cfg, chains=2), None) == 2 * seconds(10**5, 3, cfg, None)
     assert seconds(10**5, 3, dataclasses.replace(cfg, time_budget=7.0), None) == 7
-    assert memory(10**6, prior) > memory(10**6, None) > memory(10**5, None)
+    small, none = (300, 300, 3), dataclasses.replace(cfg, prior="none")
+    assert memory(*small, cfg, prior) > memory(*small, none, None) > memory(100, 100, 3, none, None)
+    assert memory(8192, 8192, 3, cfg, prior) == cfg.memory_budget
 
 
 @pytest.mark.parametrize(

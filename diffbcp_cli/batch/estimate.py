@@ -2,11 +2,13 @@
 
 The model is simple and its constants were measured on one core of a 2020s processor:
 
-    seconds = chains * iterations * (0.5 ms * rank + 23 ns * rank * entries / 3 + calls * 4 us * pixels * size)
+    seconds = chains * iterations * (0.5 ms * rank + 23 ns * rank * entries / 3 + calls * C) + finish * C + 40 T
     bytes   = 250 MB + 0.9 kB * pixels, and with a prior 30 MB + 1 kB * pixels more
 
-entries: pixels times channels. size: of the network, in parameters, over that of the bundled one. A GPU is
-faster; results of `--save samples` take memory of their own.
+entries: pixels times channels. C = 4 us * pixels * size, a network call; size: of the network, in parameters,
+over that of the bundled one. T: the same on the part that the finish chooses its level on. A large photograph
+takes what `large.working_set` says, at most the memory budget. A GPU is faster; results of `--save samples`
+take memory of their own.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ from typing import Any
 from .. import pipeline, weights
 from ..config import RunConfig
 from ..errors import DiffbcpError, ModelError
+from ..finishing import TRIAL_PIXELS
 from ..io.masks import missing_share
+from ..large import LARGE, for_size, working_set
 from ..pipeline import Job
 from .work import explain
 
 _BUNDLED_PARAMETERS = 3_217_292
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
+_TRIAL_CALLS = 40
 _BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
 
 
@@ -69,15 +74,16 @@ def look(jobs: Sequence[Job], cfg: RunConfig, prior: NeededPrior | None) -> Iter
             yield Look(job.name, error=explain(error))
             continue
         photo = opened.photo
-        pixels = photo.width * photo.height
+        share = missing_share(opened.observed)
+        suited = for_size(cfg, photo.height, photo.width, 1 - share)
         yield Look(
             name=job.name,
             width=photo.width,
             height=photo.height,
             channels=photo.channels,
-            missing_share=missing_share(opened.observed),
-            seconds=seconds(pixels, photo.channels, cfg, prior),
-            memory=memory(pixels, prior),
+            missing_share=share,
+            seconds=seconds(photo.width * photo.height, photo.channels, suited, prior),
+            memory=memory(photo.height, photo.width, photo.channels, suited, prior),
             notes=tuple(notes),
         )
 
@@ -88,11 +94,20 @@ def seconds(pixels: int, channels: int, cfg: RunConfig, prior: NeededPrior | Non
         return cfg.time_budget
     sweep = cfg.rank * (_PER_COMPONENT + _PER_ENTRY * pixels * channels)
     size = (prior.parameters or _BUNDLED_PARAMETERS) / _BUNDLED_PARAMETERS if prior is not None else 0.0
-    return cfg.chains * cfg.iterations * (sweep + cfg.calls * _PER_CALL * pixels * size)
+    call = _PER_CALL * pixels * size
+    finish = cfg.finish * call + _TRIAL_CALLS * min(1.0, TRIAL_PIXELS / pixels) * call if cfg.finish else 0.0
+    return (
+        cfg.chains * cfg.iterations * cfg.sweeps * sweep
+        + cfg.chains * cfg.iterations * cfg.calls * call
+        + finish
+    )
 
 
-def memory(pixels: int, prior: NeededPrior | None) -> float:
+def memory(height: int, width: int, channels: int, cfg: RunConfig, prior: NeededPrior | None) -> float:
     """Estimated peak of a process that restores one photograph, in bytes."""
+    pixels = height * width
+    if pixels > LARGE:
+        return float(min(working_set(cfg, height, width, channels), cfg.memory_budget))
     extra = 0.0 if prior is None else _PRIOR_BASE + _PRIOR_PER_PIXEL * pixels
     return _BASE + _PER_PIXEL * pixels + extra
 
