@@ -147,7 +147,14 @@ def write(path: Path, pixels: Pixels) -> None:
 def scaling(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The same few iterations on squares of growing size, cut from a photograph and its mirror images."""
     name, whole = next(iter(photographs(args.data, args.image).items()))
-    options = {"iterations": args.iterations, "burn_in": 1, "size_defaults": False, "rank": 100, "calls": 1}
+    options = {
+        "iterations": args.iterations,
+        "burn_in": 1,
+        "size_defaults": False,
+        "rank": 100,
+        "calls": 1,
+        "finish": 1,
+    }
     for side in args.side or SIDES:
         tiled = np.pad(whole, [(0, max(0, side - n)) for n in whole.shape[:2]] + [(0, 0)], mode="symmetric")
         pixels, observed = damaged(middle(tiled, side), "uniform-0.9", name)

@@ -27,8 +27,8 @@ OVERLAP = 64  # pixels that neighbouring windows share
 
 # measured on photographs of 4 megapixels with 90 % missing; docs/explanation/large.md has the tables
 LARGE_PATCH: dict[str, Any] = {
-    "iterations": 30,
-    "burn_in": 12,
+    "iterations": 24,
+    "burn_in": 10,
     "coupling": 6.0,
     "rho_min": 0.05,
     "calls": 1,
@@ -44,6 +44,7 @@ LARGE_RESHAPE: dict[str, Any] = {
     "sweeps": 2,
 }
 
+_SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
 _IMAGES = 14  # float32 copies of the picture that a run holds at its peak: moments, X, Z, the network's input
 _NETWORK = 700 * 2**20  # bytes that the bundled network takes for one of its tiles
 _MATRICES = 6  # of U x V floats that an observation in chunks holds
@@ -76,7 +77,7 @@ def working_set(cfg: RunConfig, height: int, width: int, channels: int) -> int:
         patches = math.ceil(height / cfg.stride) * math.ceil(width / cfg.stride)
         entries, rows = patches * channels * cfg.patch_size**2, patches
         matrices = _MATRICES if patches > IN_CHUNKS else _WHOLE_MATRICES
-    network = 0 if cfg.prior == "none" else _NETWORK
+    network = 0 if cfg.prior == "none" else int(_NETWORK * min(1, height * width / 1024**2))
     state = 5 * rows * cfg.rank  # the right factor, and copies of it while it is drawn
     return 4 * (_IMAGES * pixels + matrices * entries + state) + network + cfg.memory_budget // 8
 
@@ -87,8 +88,8 @@ def window_side(cfg: RunConfig, height: int, width: int, channels: int) -> int |
         return cfg.window if max(height, width) > cfg.window else None
     if working_set(cfg, height, width, channels) <= cfg.memory_budget:
         return None
-    kept = 4 * 4 * height * width * channels  # the picture, its mask, and the sums of the blend
-    side = 512
+    kept = 13 * height * width * channels  # the picture, its mask, and the sums of the blend
+    side = _SMALLEST_SIDE
     while working_set(cfg, side + 256, side + 256, channels) + kept <= cfg.memory_budget:
         side += 256
     return side
@@ -127,32 +128,37 @@ class Blend:
     """The restored windows put together: means by their shares, and likewise the variances."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.done = 0  # windows
-        self.share = np.zeros((*shape[:2], 1), np.float32)
+        self.done: list[Window] = []
         self.mean = np.zeros(shape, np.float32)
         self.var = np.zeros(shape, np.float32)
 
     def add(self, window: Window, mean: Floats, std: Floats) -> None:
         """Take one window's result in."""
         place = (window.rows, window.columns)
-        self.share[place] += window.share
         self.mean[place] += window.share * mean
         self.var[place] += window.share * np.square(std)
-        self.done += 1
+        self.done.append(window)
 
-    def result(self, pixels: Floats, observed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Mean and std; where no window has been restored the pixels as they came, grey if they are missing."""
-        there = self.share > 0
-        share = np.where(there, self.share, np.float32(1))
-        untouched = np.where(observed, pixels, np.float32(0.5)) if not there.all() else self.mean
+    def result(self) -> tuple[Floats, Floats]:
+        """Mean and std, when all windows are in; what is held is given away, not copied."""
+        return self.mean, np.sqrt(self.var, out=self.var)
+
+    def partial(self, pixels: Floats, observed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """The same of the windows so far; elsewhere the pixels as they came, grey where they are missing."""
+        share = np.zeros((*self.mean.shape[:2], 1), np.float32)
+        for window in self.done:
+            share[window.rows, window.columns] += window.share
+        there = share > 0
+        share = np.where(there, share, np.float32(1))
+        untouched = np.where(observed, pixels, np.float32(0.5))
         return np.where(there, self.mean / share, untouched), np.sqrt(self.var / share)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """What is held, by name, for a checkpoint."""
-        return {name: torch.from_numpy(getattr(self, name)) for name in ("share", "mean", "var")}
+        return {"mean": torch.from_numpy(self.mean), "var": torch.from_numpy(self.var)}
 
-    def take_up(self, tensors: dict[str, torch.Tensor], done: int) -> None:
-        """Go on from a checkpoint."""
-        for name in ("share", "mean", "var"):
-            getattr(self, name)[...] = tensors[name].numpy()
+    def take_up(self, tensors: dict[str, torch.Tensor], done: list[Window]) -> None:
+        """Go on from a checkpoint that holds these windows."""
+        self.mean[...] = tensors["mean"].numpy()
+        self.var[...] = tensors["var"].numpy()
         self.done = done

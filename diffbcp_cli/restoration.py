@@ -25,7 +25,7 @@ from .devices import pick_device
 from .diffusion.prior import Prior
 from .errors import InputError
 from .finishing import TRIAL_PIXELS, TRIAL_SHARE, choose_level, finish, forget
-from .large import ATOM_SWEEPS, IN_CHUNKS, NOISE_SLACK, Blend, for_size, window_side, windows
+from .large import ATOM_SWEEPS, IN_CHUNKS, NOISE_SLACK, Blend, Window, for_size, window_side, windows
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
 from .weights import Download, LoadedPrior, load_prior
 
@@ -169,13 +169,14 @@ def _restore_in_windows(
 
     A checkpoint holds the windows that are done. Whole samples and the prior's mean are not put together.
     """
-    started, blend, outcomes, earlier = time.perf_counter(), Blend(observed.shape), list[Outcome](), 0.0
+    started, blend, earlier, seconds = time.perf_counter(), Blend(observed.shape), 0.0, 0.0
     parts = list(windows(observed.shape[0], observed.shape[1], side))
     inner = replace(cfg, save=(), time_budget=cfg.time_budget and cfg.time_budget / len(parts))
     traces: list[Trace] = []
+    worst: Outcome | None = None
     if control.start is not None:
-        earlier, traces = _take_up_windows(blend, control.start)
-    for window in parts[blend.done :]:
+        earlier, traces = _take_up_windows(blend, parts, control.start)
+    for window in parts[len(blend.done) :]:
         place = (window.rows, window.columns)
         control.note(f"window {window.index + 1} of {len(parts)}, {side} pixels wide at most")
         outcome = _restore_whole(
@@ -186,16 +187,18 @@ def _restore_in_windows(
             name=f"{name}#window{window.index}",
             control=replace(control, start=None, save=None),
         )
-        outcomes.append(outcome)
+        if worst is None or outcome.convergence.pixels_converged < worst.convergence.pixels_converged:
+            worst = outcome
         traces += outcome.traces
         blend.add(window, outcome.mean, outcome.std)
         seconds = earlier + time.perf_counter() - started
+        finished = outcome.finished and len(blend.done) == len(parts)
         if not outcome.finished:
             break
-        if control.save is not None and blend.done < len(parts):
+        if control.save is not None and len(blend.done) < len(parts):
             control.save(_window_snapshot(blend, traces, seconds))
-    mean, std = blend.result(pixels, observed)
-    worst = min(outcomes, key=lambda outcome: outcome.convergence.pixels_converged)
+    assert worst is not None
+    mean, std = blend.result() if finished else blend.partial(pixels, observed)
     return replace(
         worst,
         mean=mean,
@@ -204,21 +207,21 @@ def _restore_in_windows(
         samples=None,
         traces=traces,
         seconds=seconds,
-        finished=blend.done == len(parts) and outcomes[-1].finished,
+        finished=finished,
         cfg=replace(worst.cfg, save=cfg.save),
     )
 
 
 def _window_snapshot(blend: Blend, traces: list[Trace], seconds: float) -> Snapshot:
     chains = [{"trace": trace.as_dict()} for trace in traces]
-    return blend.tensors(), {"windows": blend.done, "chains": chains, "seconds": seconds}
+    return blend.tensors(), {"windows": len(blend.done), "chains": chains, "seconds": seconds}
 
 
-def _take_up_windows(blend: Blend, start: Snapshot) -> tuple[float, list[Trace]]:
+def _take_up_windows(blend: Blend, parts: list[Window], start: Snapshot) -> tuple[float, list[Trace]]:
     """Go on from a checkpoint; return the seconds that it took, and its traces."""
     tensors, plain = start
     try:
-        blend.take_up(tensors, plain["windows"])
+        blend.take_up(tensors, parts[: plain["windows"]])
         return float(plain["seconds"]), [Trace(**chain["trace"]) for chain in plain["chains"]]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
