@@ -153,7 +153,7 @@ def scaling(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         "size_defaults": False,
         "rank": 100,
         "calls": 1,
-        "finish": 1,
+        "finish": 0,
     }
     for side in args.side or SIDES:
         tiled = np.pad(whole, [(0, max(0, side - n)) for n in whole.shape[:2]] + [(0, 0)], mode="symmetric")
