@@ -244,3 +244,11 @@ def test_kills_at_any_moment_lose_nothing(photo, mask, tmp_path):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     left = {p.name for p in (tmp_path / "out").iterdir()}
     assert left == {p.name for p in (tmp_path / "whole").iterdir()}
+
+
+def test_what_a_kill_in_the_middle_of_a_checkpoint_leaves_is_removed(photo, mask, tmp_path):
+    room = tmp_path / "out" / ".photo.checkpoint.safetensors.0123abcd.tmp"
+    room.mkdir(parents=True)
+    (room / ".tmpXYZ").write_bytes(b"half")
+    assert run(arguments(photo, mask, tmp_path / "out", "--checkpoint-every", "0.001")) == 0
+    assert not [name for name in outputs(tmp_path / "out") if name.startswith(".")]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,14 @@ def write(path: Path, tensors: dict[str, Tensor], plain: dict[str, Any]) -> Path
     # safetensors refuses tensors that share memory, as views of one picture may
     apart = {name: value.clone() for name, value in tensors.items()}
     with replacing(path) as temporary:
-        save_file(apart, temporary, metadata={_KEY: text})
+        # safetensors writes to a nameless file of its own first; in here it is found if the process is killed
+        room = temporary.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        room.mkdir()
+        try:
+            save_file(apart, room / "checkpoint", metadata={_KEY: text})
+            (room / "checkpoint").rename(temporary)
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
     return path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -76,7 +77,7 @@ def write_bytes(path: Path, data: bytes) -> Path:
 
 
 def remove_leftovers(folder: Path, stem: str) -> None:
-    """Remove temporary files of results of `stem` that a killed run has left.
+    """Remove temporary files and folders of results of `stem` that a killed run has left.
 
     Others may be at work in the folder: a file of the stem `a.b` is none of the stem `a`.
     """
@@ -86,7 +87,7 @@ def remove_leftovers(folder: Path, stem: str) -> None:
     for path in folder.iterdir():
         if ours.fullmatch(path.name):
             with suppress(OSError):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def ensure_writable(folder: Path) -> Path:
