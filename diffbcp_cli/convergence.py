@@ -13,7 +13,7 @@ from .diagnostics import MIN_DRAWS, effective_sample_size, split_rhat
 
 FUNCTIONALS = ("noise_std", "brightness", "contrast")
 MAX_RHAT = 1.2  # for a pixel; on short chains chance alone gives 1.1
-PIXEL_SHARE = 0.9  # of the pixels must be below it
+PIXEL_SHARE = 0.8  # of the pixels must be below it
 
 
 @dataclass(frozen=True)
