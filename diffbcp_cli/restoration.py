@@ -266,6 +266,8 @@ def _restore_whole(
         calibration = calibrate(pixels, mean, std, held, noise)
         std = std * np.float32(calibration.factor)
         samples = samples if samples is None else mean + np.float32(calibration.factor) * (samples - mean)
+        if prior is not None and level is not None:  # the held-out pixels have done their duty
+            mean = _finish(chains, prior, pixels, observed, level, cfg.finish)
     if cfg.observed == "keep":
         mean, std = np.where(observed, pixels, mean), np.where(observed, np.float32(0), std)
     return Outcome(
@@ -314,7 +316,14 @@ def _finished(
     noise_std = 2 * _noise(chains.traces, chains.burn_in)["std"]
     trial_start = forget(start, held) if shown.all() else start
     level = choose_level(prior, values, known, held, trial_start, noise_std)
-    return _pixels(finish(prior, values, known, start, level, calls=calls)), level
+    return _finish(chains, prior, pixels, shown, level, calls), level
+
+
+def _finish(chains: Chains, prior: Prior, pixels: Floats, shown: Bools, level: float, calls: int) -> Floats:
+    """The posterior mean, finished at a level on [-1, 1]: (H, W, C) in [0, 1] units."""
+    start = chains.image.mean.float()
+    values, known = _tensors(pixels, shown, start.device)
+    return _pixels(finish(prior, values, known, start, level, calls=calls))
 
 
 def _run(

@@ -115,3 +115,18 @@ def test_the_bundled_prior_finishes_a_denoised_photograph_well():
     plain = restore(noisy, observed, config(finish=0), prior=prior)
     done = restore(noisy, observed, config(finish=4), prior=prior)
     assert psnr(done.mean.clip(0, 1), truth) > psnr(plain.mean.clip(0, 1), truth) + 2
+
+
+def test_pixels_held_out_for_the_calibration_are_known_to_the_picture():
+    """With a prior that changes nothing, the finished picture has the measured values of all known pixels."""
+
+    class Idle(GaussianPrior):
+        def denoise(self, x, sigma):
+            return x
+
+    pixels = picture(32, 32).astype(np.float32)
+    observed = np.random.default_rng(1).random(pixels.shape) < 0.6
+    prior = Idle(torch.zeros(()), torch.tensor(0.25))
+    done = restore(pixels, observed, config(calibrate=True), prior=prior)
+    assert done.calibration is not None
+    np.testing.assert_allclose(done.mean[observed], pixels[observed], atol=1e-6)
