@@ -431,16 +431,18 @@ def _sampler(
     once, settings = cfg.patch_weights == "once", settings_of(cfg)
     kind: Literal["patch", "reshape"] = "reshape" if cfg.tensorize == "reshape" else "patch"
     shape = tensorize((channels, height, width), kind, patch=cfg.patch_size, stride=cfg.stride)
-    if not isinstance(shape, Patches) or shape.right[0] <= IN_CHUNKS:
+    if not isinstance(shape, Patches):
         return SplitGibbs(observe(image, known, shape, once=once), prior, settings)
-    atoms = None
-    if cfg.atom_patches:
+    count, atoms = shape.right[0], None
+    if 0 < cfg.atom_patches < count:
         rng = make_generator(seed_of(cfg.seed, "#atoms"), device)
         some = observe_some(image, known, shape, cfg.atom_patches, once=once, rng=rng)
         atoms = learn_atoms(some, settings, sweeps=ATOM_SWEEPS, rng=rng)
         settings = replace(settings, warm_up=1, noise_most=NOISE_SLACK * atoms.noise_precision**-0.5)
-    chunks = observe_in_chunks(image, known, shape, once=once, budget=settings.budget)
-    return SplitGibbs(chunks, prior, settings, atoms)
+    if count > IN_CHUNKS:
+        chunks = observe_in_chunks(image, known, shape, once=once, budget=settings.budget)
+        return SplitGibbs(chunks, prior, settings, atoms)
+    return SplitGibbs(observe(image, known, shape, once=once), prior, settings, atoms)
 
 
 def _tensors(pixels: Floats, observed: Bools, device: torch.device) -> tuple[Tensor, Tensor]:
