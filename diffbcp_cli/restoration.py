@@ -35,6 +35,7 @@ Wrap = Callable[[Iterable[Draw], int], Iterable[Draw]]
 Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 
 SMALLEST_SIDE = 16
+WITHOUT_MISFIT = 0.6  # of the inferred noise, where no finish has said how much of it is noise
 FEWEST_ITERATIONS = 5  # that a time budget will choose
 BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
 
@@ -262,7 +263,8 @@ def _restore_whole(
     samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
     calibration = None
     if held is not None:
-        noise = _noise(chains.traces, cfg.burn_in)["std"]
+        inferred = _noise(chains.traces, cfg.burn_in)["std"]
+        noise = WITHOUT_MISFIT * inferred if level is None else min(inferred, level / 2)
         calibration = calibrate(pixels, mean, std, held, noise)
         std = std * np.float32(calibration.factor)
         samples = samples if samples is None else mean + np.float32(calibration.factor) * (samples - mean)
