@@ -165,7 +165,7 @@ def test_a_bad_pair_is_reported_and_the_exit_code_says_so(tmp_path, evaluate):
     save(tmp_path / "out/a.mean.png", truth_picture(0, (40, 33, 3)))
     code, out, err = evaluate("out", "truth", "--json", "--lpips", "none")
     assert code == 1
-    assert "a: a.mean.png is 33x40 RGB but a.png is 32x40 RGB" in err
+    assert "error: a.mean.png is 33x40 RGB but a.png is 32x40 RGB" in err
     document = json.loads(out)
     assert document["failed"][0]["name"] == "a"
     assert document["count"] == 2

@@ -130,7 +130,7 @@ def test_the_sweep_keeps_the_joint_distribution(name):
 
 
 REAL = {name: getattr(conditionals, name) for name in dir(conditionals) if name.startswith("draw_")} | {
-    "group": sweeps._draw_group
+    "modes": sweeps._draw_modes
 }
 
 
@@ -182,7 +182,7 @@ def rows_without_their_prior(gram, linear, noise, which=None, *, what):
 
 
 def rows_without_lambda(factors, weights, *rest):
-    return REAL["group"](factors, torch.ones_like(weights), *rest)
+    return REAL["modes"](factors, torch.ones_like(weights), *rest)
 
 
 BUGS = {
@@ -195,7 +195,7 @@ BUGS = {
     sticks_that_count_their_own_label_as_above: (conditionals, "draw_sticks"),
     variances_without_their_half: (conditionals, "draw_shrinkage"),
     rows_without_their_prior: (conditionals, "draw_rows"),
-    rows_without_lambda: (sweeps, "_draw_group"),
+    rows_without_lambda: (sweeps, "_draw_modes"),
 }
 
 
