@@ -175,6 +175,8 @@ def _restore_in_windows(
     inner = replace(cfg, save=(), time_budget=cfg.time_budget and cfg.time_budget / len(parts))
     traces: list[Trace] = []
     worst: Outcome | None = None
+    for left_out in sorted({"samples", "prior"} & set(cfg.save)):
+        control.note(f"--save {left_out} cannot be put together from windows and is left out")
     if control.start is not None:
         earlier, traces = _take_up_windows(blend, parts, control.start)
     for window in parts[len(blend.done) :]:

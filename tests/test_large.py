@@ -167,3 +167,13 @@ def test_memory_stays_within_the_budget():
     command = [sys.executable, "-c", MEASURE, "1200", str(budget)]
     taken = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert taken < budget
+
+
+def test_results_that_windows_cannot_give_are_announced_as_left_out():
+    pixels = np.random.default_rng(0).random((80, 80, 1)).astype(np.float32)
+    cfg = RunConfig(
+        prior="none", window=64, iterations=2, burn_in=1, rank=3, save=("mean", "samples"), device="cpu"
+    )
+    notes: list[str] = []
+    restore(pixels, np.ones(pixels.shape, bool), cfg, prior=None, control=Control(note=notes.append))
+    assert any("--save samples" in note for note in notes)
