@@ -49,11 +49,12 @@ def _cuda(index: int | None) -> torch.device:
     return torch.device("cuda", index)
 
 
-def pick_precision(name: str, device: torch.device) -> torch.dtype:
+def pick_precision(name: str, device: torch.device, *, tolerant: bool = False) -> torch.dtype:
     """The number type of the network that `--precision` names.
 
-    `auto` is float32 on the processor and on Apple GPUs, bfloat16 on a CUDA GPU that computes in it, and
-    float16 on an older one. Everything but the network stays in the sampler's own type.
+    `auto` is bfloat16 on a CUDA GPU that computes in it and float16 on an older one. On the processor it is
+    float32, or bfloat16 if the processor computes in it and the network is known to lose nothing by it
+    (`tolerant`); on Apple GPUs float32. Everything but the network stays in the sampler's own type.
     """
     import torch
 
@@ -62,10 +63,21 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
         return types[name]
     if name != "auto":
         raise UsageError(f"unknown precision {name!r}", hint=f"--precision {'|'.join(PRECISIONS)}")
+    if device.type == "cpu":
+        return torch.bfloat16 if tolerant and processor_has_bf16() else torch.float32
     if device.type != "cuda":
         return torch.float32
     native = torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.bfloat16 if native else torch.float16
+
+
+def processor_has_bf16() -> bool:
+    """Whether the processor multiplies bfloat16 numbers itself, twice as fast as float32 or faster."""
+    import torch
+
+    ask = getattr(torch.cpu, "get_capabilities", None)  # an older torch cannot say
+    found = ask() if ask is not None else {}
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
 
 
 def use_threads(count: int) -> int:

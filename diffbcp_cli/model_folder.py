@@ -34,9 +34,10 @@ Say here where they come from and under which licences.
 ## Recipe
 {steps:,} steps in {hours:.2f} hours ({progress:.0%} of the plan), with diffbcp {version} and torch {torch},
 on the processor with {threads} threads.
-Batches of {batch_size} crops of {crop} x {crop}; flips, quarter turns, {zoom:.0%} of the crops scaled down,
-{grey:.0%} made grey. AdamW with a peak learning rate of {rate:g}, warm-up over {warm_up} steps, cosine decay
-over the last {decay:.0%}; average of the weights with decay {ema}.
+Batches of {batch_size} crops of {crop} x {crop} in {precision}; flips, quarter turns, {zoom:.0%} of the crops
+scaled down (by {zoom_most:g} at most), {grey:.0%} made grey. Muon for the inner convolutions and AdamW for the rest,
+with a peak learning rate of {rate:g}, warm-up over {warm_up} steps, cosine decay over the last {decay:.0%};
+average of the weights with decay {ema}.
 ln(sigma) ~ N(ln {median}, {spread}^2). Seed {seed}.
 
 ## Quality
@@ -101,7 +102,9 @@ def model_card(
         threads=torch.get_num_threads(),
         batch_size=settings.batch_size,
         crop=settings.crop,
+        precision=settings.precision,
         zoom=settings.zoom_share,
+        zoom_most=settings.zoom_most,
         grey=settings.grey_share,
         rate=settings.learning_rate,
         warm_up=settings.warm_up,

@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,20 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Generator, Tensor
 
+from .diffusion.mixed import MixedPrecision
 from .diffusion.natural import Natural, NaturalConfig
 from .diffusion.precondition import EDM
 from .errors import InputError, UsageError
 from .io.images import read_photo
+from .muon import Muon
 
 Pixels = NDArray[np.uint8]
 
 CHECKPOINT = "checkpoint.safetensors"
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"})
+PRECISIONS = ("fp32", "bf16")
+OPTIMIZER_STATE = (("momentum",), ("step", "exp_avg", "exp_avg_sq"))
+"""What Muon and AdamW remember of each parameter, as checkpoints name it."""
 VALIDATION_LEVELS = (15, 25, 50, 75)
 """Noise levels of the validation, of 255; on [-1, 1] they are 2 / 255 as large."""
 
@@ -45,8 +50,9 @@ class TrainSettings:
     """Everything that decides what a step does, apart from the photographs and the plan.
 
     noise_median, noise_spread: ln(sigma) ~ N(ln noise_median, noise_spread^2), on [-1, 1].
-    zoom_share: crops taken from up to twice the area and scaled down.
+    zoom_share, zoom_most: this share of the crops is cut up to so many times as wide and scaled down.
     grey_share: crops made grey, with the same noise in every channel.
+    precision: of the network, fp32 or bf16; the weights and their average stay in float32.
     """
 
     network: NaturalConfig = field(default_factory=NaturalConfig)
@@ -59,8 +65,10 @@ class TrainSettings:
     clip: float = 1.0
     noise_median: float = 0.28
     noise_spread: float = 0.9
-    zoom_share: float = 0.5
+    zoom_share: float = 0.6
+    zoom_most: float = 2.5
     grey_share: float = 0.1
+    precision: str = "fp32"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -72,6 +80,15 @@ class TrainSettings:
             )
         if self.batch_size < 1 or self.learning_rate <= 0:
             raise UsageError("the batch size and the learning rate must be positive")
+        if self.precision not in PRECISIONS:
+            raise UsageError(
+                f"unknown precision {self.precision!r}", hint=f"--precision {'|'.join(PRECISIONS)}"
+            )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number type that the network computes in."""
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
 
 
 @dataclass(frozen=True)
@@ -129,7 +146,7 @@ class TrainState:
 
     network: Natural
     average: Natural
-    optimizer: torch.optim.AdamW
+    optimizers: tuple[Muon, torch.optim.AdamW]
     rng: Generator
     step: int = 0
     seconds: float = 0.0
@@ -198,7 +215,7 @@ def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) 
     zoom, place, grey = torch.rand(3, generator=rng).tolist()
     size = settings.crop
     if zoom < settings.zoom_share:
-        size = min(round(settings.crop * (1 + place)), height, width)
+        size = min(round(settings.crop * (1 + place * (settings.zoom_most - 1))), height, width)
     top, left = _integer(height - size + 1, rng), _integer(width - size + 1, rng)
     window = photo[top : top + size, left : left + size]
     if size != settings.crop:
@@ -233,16 +250,46 @@ def draw_batch(
 # ---------------------------------------------------------------------------------------------- one step
 
 
-def fresh_state(settings: TrainSettings) -> TrainState:
-    """The state before the first step."""
+def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = None) -> TrainState:
+    """The state before the first step.
+
+    start: weights to begin with, of a network with the same channels. Blocks that they do not have begin as
+    the identity, so the network begins as good as they are.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
         network = Natural(settings.network)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0
-    )
+    if start is not None:
+        _begin_with(network, start)
     average = copy.deepcopy(network).requires_grad_(False)
-    return TrainState(network, average, optimizer, rng=torch.Generator().manual_seed(settings.seed))
+    optimizers = _optimizers(network, settings)
+    return TrainState(network, average, optimizers, rng=torch.Generator().manual_seed(settings.seed))
+
+
+def _begin_with(network: Natural, start: Mapping[str, Tensor]) -> None:
+    """Put weights into a network that may have more blocks."""
+    own = network.state_dict()
+    fits = all(key in own and own[key].shape == value.shape for key, value in start.items())
+    if not fits or any(".blocks." not in key for key in own.keys() - start.keys()):
+        raise UsageError(
+            "the weights to begin with are of a network of another shape",
+            hint=f"channels {network.config.channels}, at most {network.config.blocks} blocks",
+        )
+    network.load_state_dict({**own, **start})
+
+
+def _optimizers(network: Natural, settings: TrainSettings) -> tuple[Muon, torch.optim.AdamW]:
+    """Muon for the convolutions inside, AdamW for the first and last one, biases, and the noise embedding."""
+    inner: list[torch.nn.Parameter] = []
+    rest: list[torch.nn.Parameter] = []
+    for name, parameter in network.named_parameters():
+        is_inner = parameter.ndim == 4 and not name.startswith(("enter", "leave"))
+        (inner if is_inner else rest).append(parameter)
+    rate = settings.learning_rate
+    return (
+        Muon(inner, lr=rate, dtype=settings.dtype),
+        torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.99), weight_decay=0.0),
+    )
 
 
 def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
@@ -254,18 +301,19 @@ def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
 
 
 def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, progress: float) -> TrainInfo:
-    """One step of AdamW on the EDM loss, weight(sigma) ||D(x0 + sigma eps, sigma) - x0||^2, then the EMA."""
+    """One step on the EDM loss, weight(sigma) ||D(x0 + sigma eps, sigma) - x0||^2, then the moving average."""
     rate = learning_rate(settings, state.step, progress)
-    for group in state.optimizer.param_groups:
-        group["lr"] = rate
     clean, noisy, sigma = draw_batch(photos, settings, rng=state.rng)
-    denoiser = EDM(state.network)
+    denoiser = EDM(MixedPrecision(state.network, dtype=settings.dtype, channels_last=True))
     error = (denoiser(noisy, sigma) - clean).square().mean(dim=(1, 2, 3))
     loss = (denoiser.weight(sigma) * error).mean()
-    state.optimizer.zero_grad()
+    state.network.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     norm = torch.nn.utils.clip_grad_norm_(state.network.parameters(), settings.clip)
-    state.optimizer.step()
+    for optimizer in state.optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
     state.step += 1
     # the average forgets its random start quickly at first
     keep = min(settings.ema, state.step / (state.step + 10))
@@ -307,8 +355,9 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
     tensors: dict[str, Tensor] = {"rng": state.rng.get_state()}
     for name, parameter in state.network.named_parameters():
         tensors[f"network.{name}"] = parameter.detach().contiguous()
-        for key, value in state.optimizer.state[parameter].items():
-            tensors[f"optimizer.{key}.{name}"] = value.contiguous()
+        for optimizer in state.optimizers:
+            for key, value in optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{key}.{name}"] = value.contiguous()
     for name, parameter in state.average.named_parameters():
         tensors[f"average.{name}"] = parameter.detach().contiguous()
     record = {
@@ -329,16 +378,19 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
 def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainState:
     """Read a checkpoint back; the network's shape and the photographs must be the same."""
     state = fresh_state(settings)
+    names = {parameter: name for name, parameter in state.network.named_parameters()}
     with safe_open(path, framework="pt") as file:
         record = json.loads(file.metadata()["training"])
         _same_run(record, settings, photos, path)
         with torch.no_grad():
             for name, parameter in state.network.named_parameters():
                 parameter.copy_(file.get_tensor(f"network.{name}"))
-                state.optimizer.state[parameter] = {
-                    key: _like(parameter, file.get_tensor(f"optimizer.{key}.{name}"))
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                }
+            for optimizer, keys in zip(state.optimizers, OPTIMIZER_STATE, strict=True):
+                for parameter in optimizer.param_groups[0]["params"]:
+                    optimizer.state[parameter] = {
+                        key: _like(parameter, file.get_tensor(f"optimizer.{key}.{names[parameter]}"))
+                        for key in keys
+                    }
             for name, parameter in state.average.named_parameters():
                 parameter.copy_(file.get_tensor(f"average.{name}"))
         state.rng.set_state(file.get_tensor("rng"))

@@ -55,6 +55,19 @@ def test_an_unknown_device_is_a_usage_error(machine, name):
         pick_device(name)
 
 
+def test_a_tolerant_network_computes_in_bf16_where_the_processor_does(monkeypatch):
+    cpu = torch.device("cpu")
+    for found, dtype in (({"avx512_bf16": True}, torch.bfloat16), ({"amx_bf16": True}, torch.bfloat16)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=found: found, raising=False)
+        assert pick_precision("auto", cpu, tolerant=True) is dtype
+        assert pick_precision("auto", cpu) is torch.float32
+        assert pick_precision("fp32", cpu, tolerant=True) is torch.float32
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False}, raising=False)
+    assert pick_precision("auto", cpu, tolerant=True) is torch.float32
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert pick_precision("auto", cpu, tolerant=True) is torch.float32
+
+
 def test_precision_by_name_and_by_device(machine):
     cpu, cuda, mps = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
     machine(gpus=1)

@@ -31,6 +31,7 @@ LAYERS = [
     "perceptual",
     "metrics",
     "evaluation",
+    "muon",
     "training",
     "model_folder",
     "large",

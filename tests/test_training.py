@@ -40,19 +40,21 @@ def go(state, photos, plan, out, settings=SMALL):
     return list(training.train(state, photos, settings, plan, out, save_every=1e9, validate_every=4))
 
 
-def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(folder, tmp_path):
-    photos, plan = training.load_photos(folder, SMALL), Plan(steps=12)
-    whole = training.fresh_state(SMALL)
-    go(whole, photos, plan, tmp_path / "whole")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(folder, tmp_path, precision):
+    settings = replace(SMALL, precision=precision)
+    photos, plan = training.load_photos(folder, settings), Plan(steps=12)
+    whole = training.fresh_state(settings)
+    go(whole, photos, plan, tmp_path / "whole", settings)
 
-    broken, out = training.fresh_state(SMALL), tmp_path / "broken"
-    steps = training.train(broken, photos, SMALL, plan, out, save_every=1e9, validate_every=4)
+    broken, out = training.fresh_state(settings), tmp_path / "broken"
+    steps = training.train(broken, photos, settings, plan, out, save_every=1e9, validate_every=4)
     for _ in range(5):
         next(steps)
-    training.save_state(out / "checkpoint.safetensors", broken, SMALL, photos)
-    resumed = training.resume_point(out, SMALL, photos, plan)
+    training.save_state(out / "checkpoint.safetensors", broken, settings, photos)
+    resumed = training.resume_point(out, settings, photos, plan)
     assert resumed.step == 5
-    go(resumed, photos, plan, out)
+    go(resumed, photos, plan, out, settings)
 
     for name in ("network", "average"):
         left, right = getattr(whole, name).state_dict(), getattr(resumed, name).state_dict()
@@ -94,6 +96,37 @@ def test_the_loss_goes_down(folder, tmp_path):
     infos = go(training.fresh_state(fast), photos, Plan(steps=160), tmp_path / "out", fast)
     losses = [info.loss for info in infos]
     assert np.mean(losses[-20:]) < 0.8 * np.mean(losses[:20])
+
+
+def test_training_begins_with_the_weights_of_another_network(folder):
+    before = training.fresh_state(replace(SMALL, seed=1)).network
+    with torch.no_grad():
+        for parameter in before.parameters():
+            parameter.add_(0.1)
+    deeper = replace(SMALL, network=replace(SMALL.network, blocks=(1, 3)))
+    state = training.fresh_state(deeper, before.state_dict())
+    x, noise = torch.rand(2, 3, 16, 16), torch.tensor([-0.5, 0.1])
+    for network in (state.network, state.average):
+        assert torch.allclose(network(x, noise), before(x, noise), atol=1e-5)
+    wider = replace(SMALL, network=replace(SMALL.network, channels=(8, 16)))
+    with pytest.raises(UsageError, match="another shape"):
+        training.fresh_state(wider, before.state_dict())
+    shallower = replace(SMALL, network=replace(SMALL.network, channels=(8,), blocks=(1,)))
+    with pytest.raises(UsageError, match="another shape"):
+        training.fresh_state(shallower, before.state_dict())
+
+
+def test_bf16_is_for_the_network_only_and_hardly_changes_a_step(folder):
+    photos = training.load_photos(folder, SMALL)
+    losses = {}
+    for precision in training.PRECISIONS:
+        settings = replace(SMALL, precision=precision)
+        state = training.fresh_state(settings)
+        losses[precision] = training.take_step(state, photos.train, settings, 0.0).loss
+        assert all(p.dtype == torch.float32 for p in state.network.parameters())
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=1e-2)
+    with pytest.raises(UsageError, match="unknown precision"):
+        replace(SMALL, precision="fp8")
 
 
 def test_the_learning_rate_warms_up_stays_and_decays_to_zero():
@@ -199,3 +232,8 @@ def test_the_command_trains_and_refuses_to_start_over(folder, tmp_path, capsys):
     assert run([*arguments, "--steps", "3", "--resume"]) == 0
     assert run([*arguments, "--steps", "3", "--resume"]) == 2
     assert "end of this plan" in capsys.readouterr().err
+    arguments[3] = str(tmp_path / "on")
+    assert run([*arguments, "--steps", "1", "--from", str(tmp_path / "out"), "--precision", "fp32"]) == 0
+    ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("on", "out"))
+    assert all((ours[key] - theirs[key]).abs().max() < 0.01 for key in theirs)
+    assert run([*arguments, "--steps", "2", "--resume", "--from", "natural"]) == 2

@@ -30,6 +30,12 @@ SeedOpt = Annotated[int, typer.Option(help="Fixes the first weights, the crops a
 BatchOpt = Annotated[int, typer.Option("--batch-size", help="Crops per step.")]
 CropOpt = Annotated[int, typer.Option(help="Side of a crop, in pixels.")]
 RateOpt = Annotated[float, typer.Option("--lr", help="Peak learning rate.")]
+FromOpt = Annotated[
+    str | None, typer.Option("--from", help="Begin with the weights of a prior, such as natural.")
+]
+PrecisionOpt = Annotated[
+    str, typer.Option(help="Of the network: auto, fp32 or bf16; auto is bf16 where the processor has it.")
+]
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
 
 
@@ -44,20 +50,32 @@ def train(
     crop: CropOpt = 64,
     lr: RateOpt = 1e-3,
     save_every: SaveOpt = 3.0,
+    begin: FromOpt = None,
+    precision: PrecisionOpt = "auto",
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
-    from .. import model_folder, training  # heavy: torch
+    from .. import devices, model_folder, training  # heavy: torch
+    from ..weights import load_prior
 
-    settings = training.TrainSettings(batch_size=batch_size, crop=crop, learning_rate=lr, seed=seed)
+    if precision == "auto":
+        precision = "bf16" if devices.processor_has_bf16() else "fp32"
+    settings = training.TrainSettings(
+        batch_size=batch_size, crop=crop, learning_rate=lr, seed=seed, precision=precision
+    )
     plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
     if not resume and (out / training.CHECKPOINT).exists():
         raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
+    if resume and begin is not None:
+        raise UsageError("--resume goes on from a checkpoint, --from begins anew", hint="give one of them")
+    weights = None if begin is None else load_prior(begin, device="cpu").network.state_dict()
     photos = training.load_photos(folder, settings, without=out)
     for name, reason in photos.skipped.items():
         render.warn(f"skipped {name}: {reason}")
     render.note(f"{len(photos.train)} photographs to train on, {len(photos.held_out)} held out")
-    state = training.resume_point(out, settings, photos, plan) if resume else training.fresh_state(settings)
-    if resume:
+    if not resume:
+        state = training.fresh_state(settings, weights)
+    else:
+        state = training.resume_point(out, settings, photos, plan)
         render.note(f"going on from step {state.step}")
         for name, (then, now) in training.changed_settings(out / training.CHECKPOINT, settings).items():
             render.warn(f"{name.replace('_', ' ')} was {then}, is now {now}")

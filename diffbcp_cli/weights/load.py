@@ -34,7 +34,7 @@ class Built:
     """A network and how it is used.
 
     size: the side it was trained at, or None if any will do. precondition: the network, as it is to be
-    called, to a denoiser.
+    called, to a denoiser. tolerant: measured to lose nothing in bfloat16.
     """
 
     network: nn.Module
@@ -42,6 +42,7 @@ class Built:
     channels: int
     multiple: int
     size: int | None
+    tolerant: bool = False
 
 
 class LoadedPrior:
@@ -81,10 +82,11 @@ def load_prior(
     if scale not in SCALES:
         raise UsageError(f"unknown scale {scale!r}", hint=f"--prior-scale {'|'.join(SCALES)}")
     where = pick_device(device) if isinstance(device, str) else device
-    dtype = pick_precision(precision, where)
+    pick_precision(precision, where)  # a wrong name is refused before anything is downloaded
     files = fetch(find(name), announce=announce, bars=bars)
     identity = identify(files)
     built = build(files)
+    dtype = pick_precision(precision, where, tolerant=built.tolerant)
     prior = assemble(built, device=where, dtype=dtype, scale=scale, compile=compile)
     return LoadedPrior(prior, identity, parameters=sum(p.numel() for p in built.network.parameters()))
 
@@ -147,7 +149,7 @@ def _natural(config: Mapping[str, Any], files: Files) -> Built:
     shape = NaturalConfig.from_options(config)
     network = Natural(shape)
     fit_weights(network, read_weights(files.weights))
-    return Built(network, EDM, shape.image_channels, shape.multiple, None)
+    return Built(network, EDM, shape.image_channels, shape.multiple, None, tolerant=True)
 
 
 def _adm(config: Mapping[str, Any], files: Files) -> Built:
