@@ -49,7 +49,8 @@ VALIDATION_LEVELS = (15, 25, 50, 75)
 class TrainSettings:
     """Everything that decides what a step does, apart from the photographs and the plan.
 
-    noise_median, noise_spread: ln(sigma) ~ N(ln noise_median, noise_spread^2), on [-1, 1].
+    noise_median, noise_spread: ln(sigma) ~ N(ln noise_median, noise_spread^2), on [-1, 1], kept within three
+    spreads of the median. The sampler asks for 0.1 to 1, the finish for 0.01 to 0.1.
     zoom_share, zoom_most: this share of the crops is cut up to so many times as wide and scaled down.
     grey_share: crops made grey, with the same noise in every channel.
     precision: of the network, fp32 or bf16; the weights and their average stay in float32.
@@ -63,8 +64,8 @@ class TrainSettings:
     decay_share: float = 0.25
     ema: float = 0.999
     clip: float = 1.0
-    noise_median: float = 0.28
-    noise_spread: float = 0.9
+    noise_median: float = 0.16
+    noise_spread: float = 1.1
     zoom_share: float = 0.6
     zoom_most: float = 2.5
     grey_share: float = 0.1
@@ -239,8 +240,8 @@ def draw_batch(
     A grey crop gets the same noise in its three equal channels, as a grey photograph will have.
     """
     clean = torch.stack([draw_crop(photos, settings, rng=rng) for _ in range(settings.batch_size)])
-    sigma = torch.randn(settings.batch_size, generator=rng).mul(settings.noise_spread).exp()
-    sigma = sigma * settings.noise_median
+    spreads = torch.randn(settings.batch_size, generator=rng).clamp(-3, 3)
+    sigma = settings.noise_median * (settings.noise_spread * spreads).exp()
     noise = torch.randn(clean.shape, generator=rng)
     is_grey = (clean == clean[:, :1]).flatten(1).all(1)
     noise = torch.where(is_grey[:, None, None, None], noise[:, :1], noise)
