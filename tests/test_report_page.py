@@ -397,7 +397,10 @@ def test_nothing_sticks_out_at_any_width_and_targets_are_large_enough(opened, wi
     assert left >= 0
     assert right <= width
     assert size > 0.4 * min(width, 900)
-    hidden = "return ['nav', '#presets'].map((e) => document.querySelector(e)).map((e) => e.scrollWidth - e.clientWidth)"
+    hidden = (
+        "return ['nav', '#presets'].map((e) => document.querySelector(e))"
+        ".map((e) => e.scrollWidth - e.clientWidth)"
+    )
     assert opened.js(hidden) == [0, 0]
     small = (
         "return [...document.querySelectorAll('button, select, [role=slider]')].filter((e) => e.offsetParent)"
