@@ -19,7 +19,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from .diffusion.prior import Prior
 
@@ -35,10 +34,13 @@ _LOWEST = 0.004  # half a step of an 8-bit picture, on [-1, 1]
 
 
 def finish(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float, *, calls: int) -> Tensor:
-    """Return the finished picture. values, known, start: (C, H, W), level on [-1, 1], one call per step."""
+    """Return the finished picture. values, known, start: (C, H, W), level on [-1, 1], one call per step.
+
+    Where nothing is missing the first call has all to say.
+    """
     u = torch.where(known, values, start)
     finished = u
-    for _ in range(calls):
+    for _ in range(min(calls, 1) if bool(known.all()) else calls):
         finished = prior.denoise(u[None], level)[0]
         u = torch.where(known, values, u + RELAXATION * (finished - u))
     return finished
@@ -52,7 +54,7 @@ def choose_level(
     values, known, held, start: (C, H, W), held among the known. The tensor model's noise holds its misfit,
     so the level is not above it. A parabola through the best level and its neighbours refines the minimum.
     """
-    values, known, held, start = (_middle(part) for part in (values, known, held, start))
+    values, known, held, start = (middle(part) for part in (values, known, held, start))
     if int(held.sum()) < _FEWEST:
         return max(noise_std, _LOWEST)
     errors: list[float] = []
@@ -75,21 +77,9 @@ def _offset(errors: list[float], best: int) -> float:
     return 0.5 * (before - after) / bend if bend > 0 else 0.0
 
 
-def _middle(image: Tensor) -> Tensor:
+def middle(image: Tensor) -> Tensor:
     """The middle of an image, at most _TRIAL_SIDE pixels a side."""
     height, width = image.shape[-2:]
     high, wide = min(height, _TRIAL_SIDE), min(width, _TRIAL_SIDE)
     top, left = (height - high) // 2, (width - wide) // 2
     return image[:, top : top + high, left : left + wide]
-
-
-def forget(image: Tensor, held: Tensor) -> Tensor:
-    """Replace held-out pixels by the mean of their neighbours: for a model that has seen them."""
-    ring = torch.ones(1, 1, 3, 3, dtype=image.dtype, device=image.device)
-    ring[0, 0, 1, 1] = 0
-    free = (~held).to(image.dtype)
-    total, count = (
-        functional.conv2d(functional.pad(part[:, None], (1, 1, 1, 1), mode="replicate"), ring)[:, 0]
-        for part in (image * free, free)
-    )
-    return torch.where(held, total / count.clamp_min(1), image)

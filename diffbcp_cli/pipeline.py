@@ -309,6 +309,7 @@ def _record(opened: Opened, prior: LoadedPrior | None, outcome: Outcome) -> dict
         "versions": versions(),
         "prior": None if prior is None else prior.identity.as_dict(),
         "noise": outcome.noise(cfg.burn_in),
+        "tensor_noise": outcome.tensor_noise(cfg.burn_in),
         "finish_level": outcome.finish_level,
         "rank": {"last": trace.rank[-1], "active": trace.active_rank[-1]},
         "mean_std": float(outcome.std.mean()),

@@ -24,8 +24,9 @@ from .coupling import CouplingRule
 from .devices import pick_device
 from .diffusion.prior import Prior
 from .errors import InputError
-from .finishing import TRIAL_PIXELS, TRIAL_SHARE, choose_level, finish, forget
+from .finishing import TRIAL_PIXELS, TRIAL_SHARE, choose_level, finish, middle
 from .large import ATOM_SWEEPS, IN_CHUNKS, NOISE_SLACK, Blend, Window, for_size, window_side, windows
+from .noise_level import NoiseLevel, most_likely_noise
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
 from .weights import Download, LoadedPrior, load_prior
 
@@ -46,6 +47,7 @@ class Outcome:
 
     mean, std: over the draws after burn-in; the mean is finished by the prior, if there is one (finishing.py),
     at noise level finish_level. prior_mean: the same of the prior's image, if there is a prior.
+    prior_noise: the noise level by the prior (noise_level.py), if there is one and none was given.
     samples: (n, H, W, C) every `thin`-th draw, only if asked for. trace: of the first chain, traces: of all.
     finished: False after an interruption. cfg: the options that were used, as a time budget chose them.
     """
@@ -62,6 +64,7 @@ class Outcome:
     convergence: Convergence
     calibration: Calibration | None
     finish_level: float | None
+    prior_noise: NoiseLevel | None
 
     @property
     def trace(self) -> Trace:
@@ -69,7 +72,14 @@ class Outcome:
         return self.traces[0]
 
     def noise(self, burn_in: int) -> dict[str, float]:
-        """The inferred noise std with its 90 % interval, in [0, 1] units."""
+        """The inferred noise std with its 90 % interval, in [0, 1] units: the prior's, or the tensor model's."""
+        found = self.prior_noise
+        if found is None:
+            return self.tensor_noise(burn_in)
+        return {"std": found.std / 2, "lower": found.lower / 2, "upper": found.upper / 2}
+
+    def tensor_noise(self, burn_in: int) -> dict[str, float]:
+        """The tensor model's noise, which also holds what its components cannot explain."""
         return _noise(self.traces, burn_in)
 
 
@@ -174,6 +184,7 @@ def _restore_in_windows(
     parts = list(windows(observed.shape[0], observed.shape[1], side))
     inner = replace(cfg, save=(), time_budget=cfg.time_budget and cfg.time_budget / len(parts))
     traces: list[Trace] = []
+    levels: list[NoiseLevel] = []
     worst: Outcome | None = None
     for left_out in sorted({"samples", "prior"} & set(cfg.save)):
         control.note(f"--save {left_out} cannot be put together from windows and is left out")
@@ -193,6 +204,7 @@ def _restore_in_windows(
         if worst is None or outcome.convergence.pixels_converged < worst.convergence.pixels_converged:
             worst = outcome
         traces += outcome.traces
+        levels += [outcome.prior_noise] if outcome.prior_noise is not None else []
         blend.add(window, outcome.mean, outcome.std)
         seconds = earlier + time.perf_counter() - started
         finished = outcome.finished and len(blend.done) == len(parts)
@@ -212,6 +224,7 @@ def _restore_in_windows(
         seconds=seconds,
         finished=finished,
         cfg=replace(worst.cfg, save=cfg.save),
+        prior_noise=sorted(levels, key=lambda level: level.std)[len(levels) // 2] if levels else None,
     )
 
 
@@ -240,8 +253,9 @@ def _restore_whole(
     device = pick_device(cfg.device)
     held = _held_out(observed, cfg, name)
     shown = observed if held is None else observed & ~held.entries
-    trial = _trial(shown, cfg, name) if prior is not None and cfg.finish else None
-    given = shown if trial is None or shown.all() else shown & ~trial
+    finishes = prior is not None and cfg.finish > 0
+    trial = _trial(shown, cfg, name) if finishes and not shown.all() else None
+    given = shown if trial is None else shown & ~trial
     cfg = _within_budget(pixels, given, cfg, prior, device, control)
     sampler = _sampler(pixels, given, cfg, prior, device)
     seeds = [seed_of(cfg.seed, f"{name}#{k}" if k else name) for k in range(cfg.chains)]
@@ -259,13 +273,14 @@ def _restore_whole(
     if chains.image.count == 0 and chains.last is not None:
         chains.image.add(chains.last)  # interrupted during burn-in: the latest draw is all there is
     mean, std = _pixels(chains.image.mean), _pixels(chains.image.std, scale_only=True)
-    level = None
-    if prior is not None and trial is not None and finished:
-        mean, level = _finished(chains, prior, pixels, shown, trial, cfg.finish)
+    level = noise_level = None
+    if prior is not None and finishes and finished:
+        mean, level, noise_level = _complete(chains, prior, pixels, shown, trial, cfg, name)
     samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
     calibration = None
     if held is not None:
         inferred = _noise(chains.traces, cfg.burn_in)["std"]
+        inferred = inferred if noise_level is None else min(inferred, noise_level.std / 2)
         noise = WITHOUT_MISFIT * inferred if level is None else min(inferred, level / 2)
         calibration = calibrate(pixels, mean, std, held, noise)
         std = std * np.float32(calibration.factor)
@@ -287,6 +302,7 @@ def _restore_whole(
         convergence=judged,
         calibration=calibration,
         finish_level=None if level is None else level / 2,
+        prior_noise=noise_level,
     )
 
 
@@ -307,20 +323,38 @@ def _trial(shown: Bools, cfg: RunConfig, name: str) -> Bools:
     return scatter(shown, int(TRIAL_SHARE * shown.sum()), rng=rng)
 
 
-def _finished(
-    chains: Chains, prior: Prior, pixels: Floats, shown: Bools, trial: Bools, calls: int
-) -> tuple[Floats, float]:
-    """The posterior mean, finished by the prior: (H, W, C) in [0, 1] units, and the level, on [-1, 1].
+def _complete(
+    chains: Chains,
+    prior: Prior,
+    pixels: Floats,
+    shown: Bools,
+    trial: Bools | None,
+    cfg: RunConfig,
+    name: str,
+) -> tuple[Floats, float, NoiseLevel | None]:
+    """The posterior mean, finished by the prior, (H, W, C) in [0, 1] units; its level; the noise by the prior.
 
-    Where nothing is missing the tensor model has seen the trial pixels too, since holes would cost it time.
+    Where nothing is missing the level is the noise. Elsewhere trial pixels choose it, and the noise is found
+    afterwards, with the finished picture in place of what is missing. Levels are on [-1, 1].
     """
     start = chains.image.mean.float()
     values, known = _tensors(pixels, shown, start.device)
+    guess = 2 * _noise(chains.traces, chains.burn_in)["std"]
+    rng = make_generator(seed_of(cfg.seed, f"{name}#noise"), start.device)
+
+    def noise_of(filled: Tensor) -> NoiseLevel | None:
+        if cfg.sigma is not None:
+            return None
+        return most_likely_noise(prior, middle(values), middle(known), middle(filled), guess, rng=rng)
+
+    if trial is None:
+        noise = noise_of(start)
+        level = guess if noise is None else noise.std
+        return _pixels(finish(prior, values, known, start, level, calls=cfg.finish)), level, noise
     held = _tensors(pixels, trial, start.device)[1]
-    noise_std = 2 * _noise(chains.traces, chains.burn_in)["std"]
-    trial_start = forget(start, held) if shown.all() else start
-    level = choose_level(prior, values, known, held, trial_start, noise_std)
-    return _finish(chains, prior, pixels, shown, level, calls), level
+    level = choose_level(prior, values, known, held, start, guess)
+    finished = finish(prior, values, known, start, level, calls=cfg.finish)
+    return _pixels(finished), level, noise_of(finished)
 
 
 def _finish(chains: Chains, prior: Prior, pixels: Floats, shown: Bools, level: float, calls: int) -> Floats:

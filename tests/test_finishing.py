@@ -11,7 +11,7 @@ from PIL import Image
 
 from diffbcp_cli.config import RunConfig
 from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.finishing import choose_level, finish, forget
+from diffbcp_cli.finishing import choose_level, finish
 from diffbcp_cli.restoration import restore
 
 
@@ -75,14 +75,19 @@ def test_with_too_few_held_out_pixels_the_inferred_noise_is_taken(problem):
     assert choose_level(prior, values, known, torch.zeros_like(known), truth, 0.3) == 0.3
 
 
-def test_forgetting_leaves_no_trace_of_a_pixels_own_value():
-    image = torch.rand(3, 9, 9)
-    held = torch.zeros(3, 9, 9, dtype=torch.bool)
-    held[1, 4, 4] = held[0, 0, 0] = True
-    other = image.clone()
-    other[held] += 5
-    torch.testing.assert_close(forget(image, held), forget(other, held))
-    torch.testing.assert_close(forget(image, held)[~held], image[~held])
+def test_where_nothing_is_missing_one_call_is_all():
+    calls = []
+
+    class Counting(GaussianPrior):
+        def denoise(self, x, sigma):
+            calls.append(sigma)
+            return super().denoise(x, sigma)
+
+    prior, values = Counting(torch.zeros(()), torch.tensor(0.25)), torch.rand(3, 8, 8)
+    everything = torch.ones(3, 8, 8, dtype=torch.bool)
+    done = finish(prior, values, everything, values, 0.1, calls=16)
+    assert calls == [0.1]
+    torch.testing.assert_close(done, prior.denoise(values[None], 0.1)[0])
 
 
 def config(**options):

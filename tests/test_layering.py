@@ -26,6 +26,7 @@ LAYERS = [
     "convergence",
     "calibration",
     "finishing",
+    "noise_level",
     "weights",
     "io",
     "perceptual",

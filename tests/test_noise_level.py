@@ -1,0 +1,82 @@
+"""The noise level by the prior: the maximum of the likelihood, and what a run reports."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.cbook import get_sample_data
+from PIL import Image
+from test_finishing import config, draw, smooth_prior
+
+from diffbcp_cli.diffusion.prior import GaussianPrior
+from diffbcp_cli.noise_level import LOWEST, most_likely_noise
+from diffbcp_cli.restoration import restore
+
+
+def best_of_the_density(prior, values):
+    """The sigma that maximises the exact density of values under a Gaussian prior plus noise."""
+    levels = np.geomspace(0.005, 1, 4000)
+    coordinates = (values.flatten() @ prior.basis).square()[None]
+    var = prior.var.flatten()[None] + torch.from_numpy(levels)[:, None] ** 2
+    return levels[int((-0.5 * (coordinates / var + var.log()).sum(1)).argmax())]
+
+
+@pytest.mark.parametrize("true_noise", [0.02, 0.05, 0.1])
+def test_it_is_the_maximum_of_the_likelihood(true_noise):
+    rng = torch.Generator().manual_seed(3)
+    prior = smooth_prior(24)
+    truth = 0.2 * draw(prior, rng)  # far from black and white
+    prior = GaussianPrior(prior.mean, 0.04 * prior.var, basis=prior.basis)
+    values = truth + true_noise * torch.randn(truth.shape, generator=rng).double()
+    everything = torch.ones_like(truth, dtype=torch.bool)
+    found = most_likely_noise(prior, values, everything, values, 0.3, rng=rng)
+    assert found is not None
+    assert found.std == pytest.approx(best_of_the_density(prior, values), rel=0.05)
+    assert found.lower < true_noise < found.upper
+    assert found.upper < 1.5 * found.lower
+
+
+def test_too_few_known_pixels_cannot_tell():
+    prior, rng = smooth_prior(16), torch.Generator().manual_seed(0)
+    black, white = torch.zeros(1, 16, 16).double(), torch.ones(1, 16, 16).double()
+    known = black > 0
+    known[0, 0, :10] = True
+    assert most_likely_noise(prior, black, known, black, 0.1, rng=rng) is None
+    assert most_likely_noise(prior, 40 * white, white > 0, white, 0.1, rng=rng) is None
+
+
+def photograph():
+    with get_sample_data("grace_hopper.jpg") as file:
+        return np.asarray(Image.open(file).convert("RGB"), np.float32)[100:228, 180:308] / 255
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03, 0.08])
+def test_a_photographs_noise_is_found_within_a_fifth(noise):
+    from diffbcp_cli import load_prior
+
+    truth, prior = photograph(), load_prior("natural")
+    noisy = truth + noise * np.random.default_rng(0).standard_normal(truth.shape).astype(np.float32)
+    eight = (np.rint(noisy.clip(0, 1) * 255) / 255).astype(np.float32)
+    done = restore(eight, np.ones(truth.shape, bool), config(), prior=prior)
+    assert done.noise(3)["std"] == pytest.approx(noise, rel=0.2)
+    assert done.noise(3)["lower"] < done.noise(3)["std"] < done.noise(3)["upper"]
+    assert done.finish_level == pytest.approx(done.noise(3)["std"])
+    assert done.tensor_noise(3)["std"] > done.noise(3)["std"]
+
+
+def test_a_clean_photograph_has_hardly_any_noise():
+    from diffbcp_cli import load_prior
+
+    truth = photograph()
+    found = restore(truth, np.ones(truth.shape, bool), config(), prior=load_prior("natural")).noise(3)
+    assert LOWEST / 2 < found["std"] < 0.01
+
+
+def test_a_noise_level_that_is_given_is_not_inferred():
+    truth = photograph()[:32, :32]
+    prior = GaussianPrior(torch.zeros(()), torch.tensor(0.25))
+    done = restore(truth, np.ones(truth.shape, bool), config(sigma=0.05), prior=prior)
+    assert done.prior_noise is None
+    assert done.noise(3)["std"] == pytest.approx(0.05)
+    assert done.finish_level == pytest.approx(0.05)
