@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ from .finishing import TRIAL_PIXELS, TRIAL_SHARE, choose_level, finish, middle
 from .large import ATOM_SWEEPS, IN_CHUNKS, NOISE_SLACK, Blend, Window, for_size, window_side, windows
 from .noise_level import NoiseLevel, most_likely_noise
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
+from .spread import DRAWS, draw_pictures, smooth_std
+from .summary import Moments
 from .weights import Download, LoadedPrior, load_prior
 
 Floats = NDArray[np.float32]
@@ -45,8 +48,9 @@ BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory
 class Outcome:
     """A restoration, arrays (H, W, C) in [0, 1] units.
 
-    mean, std: over the draws after burn-in; the mean is finished by the prior, if there is one (finishing.py),
-    at noise level finish_level. prior_mean: the same of the prior's image, if there is a prior.
+    mean, std: over the draws after burn-in. If there is a prior it finishes the mean (finishing.py), at noise level
+    finish_level, and the variance of its own draws (spread.py) is added. prior_mean: the mean of the draws of
+    the prior's image.
     prior_noise: the noise level by the prior (noise_level.py), if there is one and none was given.
     samples: (n, H, W, C) every `thin`-th draw, only if asked for. trace: of the first chain, traces: of all.
     finished: False after an interruption. cfg: the options that were used, as a time budget chose them.
@@ -273,10 +277,12 @@ def _restore_whole(
     if chains.image.count == 0 and chains.last is not None:
         chains.image.add(chains.last)  # interrupted during burn-in: the latest draw is all there is
     mean, std = _pixels(chains.image.mean), _pixels(chains.image.std, scale_only=True)
+    samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
     level = noise_level = None
     if prior is not None and finishes and finished:
-        mean, level, noise_level = _complete(chains, prior, pixels, shown, trial, cfg, name)
-    samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
+        done = _complete(chains, prior, pixels, shown, trial, cfg, name)
+        samples = samples if samples is None else samples - mean + done.mean + done.changes
+        mean, std, level, noise_level = done.mean, np.hypot(std, done.spread), done.level, done.noise
     calibration = None
     if held is not None:
         inferred = _noise(chains.traces, cfg.burn_in)["std"]
@@ -323,6 +329,20 @@ def _trial(shown: Bools, cfg: RunConfig, name: str) -> Bools:
     return scatter(shown, int(TRIAL_SHARE * shown.sum()), rng=rng)
 
 
+@dataclass(frozen=True)
+class _Completed:
+    """What the prior makes of the posterior mean, (H, W, C) in [0, 1] units; levels on [-1, 1].
+
+    spread: the std of its own draws. changes: (n, H, W, C) how far they are from their mean, for n samples.
+    """
+
+    mean: Floats
+    spread: Floats
+    changes: Floats
+    level: float
+    noise: NoiseLevel | None
+
+
 def _complete(
     chains: Chains,
     prior: Prior,
@@ -331,16 +351,16 @@ def _complete(
     trial: Bools | None,
     cfg: RunConfig,
     name: str,
-) -> tuple[Floats, float, NoiseLevel | None]:
-    """The posterior mean, finished by the prior, (H, W, C) in [0, 1] units; its level; the noise by the prior.
+) -> _Completed:
+    """Finish the posterior mean by the prior, find the noise by it, and draw from it.
 
-    Where nothing is missing the level is the noise. Elsewhere trial pixels choose it, and the noise is found
-    afterwards, with the finished picture in place of what is missing. Levels are on [-1, 1].
+    Where nothing is missing the level of the finish is the noise. Elsewhere trial pixels choose it, and the noise
+    is found afterwards, with the finished picture in place of what is missing.
     """
     start = chains.image.mean.float()
     values, known = _tensors(pixels, shown, start.device)
     guess = 2 * _noise(chains.traces, chains.burn_in)["std"]
-    rng = make_generator(seed_of(cfg.seed, f"{name}#noise"), start.device)
+    rng = make_generator(seed_of(cfg.seed, f"{name}#finish"), start.device)
 
     def noise_of(filled: Tensor) -> NoiseLevel | None:
         if cfg.sigma is not None:
@@ -350,11 +370,21 @@ def _complete(
     if trial is None:
         noise = noise_of(start)
         level = guess if noise is None else noise.std
-        return _pixels(finish(prior, values, known, start, level, calls=cfg.finish)), level, noise
-    held = _tensors(pixels, trial, start.device)[1]
-    level = choose_level(prior, values, known, held, start, guess)
+    else:
+        held = _tensors(pixels, trial, start.device)[1]
+        level = choose_level(prior, values, known, held, start, guess)
     finished = finish(prior, values, known, start, level, calls=cfg.finish)
-    return _pixels(finished), level, noise_of(finished)
+    if trial is not None:
+        noise = noise_of(finished)
+    spread = Moments()
+    draws: list[Floats] = []
+    count = max(DRAWS, len(chains.samples))
+    for draw in islice(draw_pictures(prior, values, known, finished, level, rng=rng), count):
+        spread.add(draw)
+        draws += [_pixels(draw)] if len(draws) < len(chains.samples) else []
+    changes = np.stack(draws) - _pixels(spread.mean) if draws else np.zeros((0, *pixels.shape), np.float32)
+    std = _pixels(smooth_std(spread.std.float(), known), scale_only=True)
+    return _Completed(_pixels(finished), std, changes, level, noise)
 
 
 def _finish(chains: Chains, prior: Prior, pixels: Floats, shown: Bools, level: float, calls: int) -> Floats:

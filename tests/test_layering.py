@@ -27,6 +27,7 @@ LAYERS = [
     "calibration",
     "finishing",
     "noise_level",
+    "spread",
     "weights",
     "io",
     "perceptual",
