@@ -26,10 +26,10 @@ from .devices import pick_device
 from .diffusion.prior import Prior
 from .errors import InputError
 from .finishing import TRIAL_PIXELS, TRIAL_SHARE, choose_level, finish, middle
-from .large import ATOM_SWEEPS, IN_CHUNKS, NOISE_SLACK, Blend, Window, for_size, window_side, windows
+from .large import ATOM_SWEEPS, IN_CHUNKS, LARGE, NOISE_SLACK, Blend, Window, for_size, window_side, windows
 from .noise_level import NoiseLevel, most_likely_noise
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
-from .spread import DRAWS, draw_pictures, smooth_std
+from .spread import CALLS, DRAWS, FEW_DRAWS, draw_pictures, smooth_std
 from .summary import Moments
 from .weights import Download, LoadedPrior, load_prior
 
@@ -41,6 +41,7 @@ Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 SMALLEST_SIDE = 16
 WITHOUT_MISFIT = 0.6  # of the inferred noise, where no finish has said how much of it is noise
 FEWEST_ITERATIONS = 5  # that a time budget will choose
+TRIAL_CALLS = 54  # on a part of the picture, for the level of the finish and for the noise; about
 BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
 
 
@@ -378,7 +379,7 @@ def _complete(
         noise = noise_of(finished)
     spread = Moments()
     draws: list[Floats] = []
-    count = max(DRAWS, len(chains.samples))
+    count = max(_draws(pixels[..., 0].size), len(chains.samples))
     for draw in islice(draw_pictures(prior, values, known, finished, level, rng=rng), count):
         spread.add(draw)
         draws += [_pixels(draw)] if len(draws) < len(chains.samples) else []
@@ -478,11 +479,21 @@ def _seconds_per_step(sampler: SplitGibbs, device: torch.device) -> float:
 
 
 def _seconds_to_finish(prior: Prior, pixels: Floats, calls: int, device: torch.device) -> float:
-    """What the finish will take: its calls, and some fifty on a part of the picture to choose the level."""
+    """What the prior will take after the chains, from the time of one call."""
     started = time.perf_counter()
     prior.denoise(_tensors(pixels, np.ones(pixels.shape, bool), device)[0][None], 0.1)
-    one = time.perf_counter() - started
-    return one * (calls + 50 * min(1.0, TRIAL_PIXELS / pixels[..., 0].size))
+    return (time.perf_counter() - started) * calls_after(calls, pixels[..., 0].size)
+
+
+def calls_after(finish_calls: int, pixels: int) -> float:
+    """Calls of the prior after the chains, counted by the whole picture: the finish, its level, noise, draws."""
+    if finish_calls == 0:
+        return 0.0
+    return finish_calls + CALLS * _draws(pixels) + TRIAL_CALLS * min(1.0, TRIAL_PIXELS / pixels)
+
+
+def _draws(pixels: int) -> int:
+    return DRAWS if pixels <= LARGE else FEW_DRAWS
 
 
 def _noise(traces: list[Trace], burn_in: int) -> dict[str, float]:

@@ -22,10 +22,11 @@ from torch.nn import functional
 from .diffusion.prior import Prior
 from .diffusion.reverse import sample
 
-DRAWS = 6
+DRAWS, FEW_DRAWS = 6, 3  # for a photograph, and for a large one
 _START = 0.4  # noise level on [-1, 1] that a filled pixel gets first
 _LEVELS = 3
 _LAST_CALLS = 3  # of the network for the draw at the last level
+CALLS = _LEVELS - 1 + _LAST_CALLS  # for one draw, where something is missing
 
 
 def draw_pictures(

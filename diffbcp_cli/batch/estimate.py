@@ -2,11 +2,11 @@
 
 The model is simple and its constants were measured on one core of a 2020s processor:
 
-    seconds = chains * iterations * (0.5 ms * rank + 23 ns * rank * entries / 3 + calls * C) + finish * C + 40 T
+    seconds = chains * iterations * (0.5 ms * rank + 23 ns * rank * entries / 3 + calls * C) + after * C
     bytes   = 250 MB + 0.9 kB * pixels, and with a prior 30 MB + 1 kB * pixels more
 
 entries: pixels times channels. C = 4 us * pixels * size, a network call; size: of the network, in parameters,
-over that of the bundled one. T: the same on the part that the finish chooses its level on. A large photograph
+over that of the bundled one. after: the calls that follow the chains. A large photograph
 takes what `large.working_set` says, at most the memory budget. A GPU is faster; results of `--save samples`
 take memory of their own.
 """
@@ -20,15 +20,14 @@ from typing import Any
 from .. import pipeline, weights
 from ..config import RunConfig
 from ..errors import DiffbcpError, ModelError
-from ..finishing import TRIAL_PIXELS
 from ..io.masks import missing_share
 from ..large import LARGE, for_size, working_set
 from ..pipeline import Job
+from ..restoration import calls_after
 from .work import explain
 
 _BUNDLED_PARAMETERS = 3_217_292
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
-_TRIAL_CALLS = 40
 _BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
 
 
@@ -95,12 +94,8 @@ def seconds(pixels: int, channels: int, cfg: RunConfig, prior: NeededPrior | Non
     sweep = cfg.rank * (_PER_COMPONENT + _PER_ENTRY * pixels * channels)
     size = (prior.parameters or _BUNDLED_PARAMETERS) / _BUNDLED_PARAMETERS if prior is not None else 0.0
     call = _PER_CALL * pixels * size
-    finish = cfg.finish * call + _TRIAL_CALLS * min(1.0, TRIAL_PIXELS / pixels) * call if cfg.finish else 0.0
-    return (
-        cfg.chains * cfg.iterations * cfg.sweeps * sweep
-        + cfg.chains * cfg.iterations * cfg.calls * call
-        + finish
-    )
+    steps = cfg.chains * cfg.iterations
+    return steps * (cfg.sweeps * sweep + cfg.calls * call) + calls_after(cfg.finish, pixels) * call
 
 
 def memory(height: int, width: int, channels: int, cfg: RunConfig, prior: NeededPrior | None) -> float:
