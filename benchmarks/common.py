@@ -74,6 +74,12 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def write(path: Path, pixels: Pixels) -> None:
+    """Save a picture, (H, W, 3) in [0, 1]."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(path), np.rint(pixels[..., ::-1] * 255).astype(np.uint8))
+
+
 def save(path: Path | None, value: Any) -> None:
     """Write a benchmark's numbers as JSON, if asked to."""
     if path is not None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Pixels, biharmonic, opencv_inpaint, photographs, save, table
+from common import Pixels, biharmonic, opencv_inpaint, photographs, save, table, write
 
 MASKS = {"uniform-0.9": 0.9, "uniform-0.95": 0.95, "irregular": 0.4}
 RUNS: dict[str, dict[str, Any]] = {
@@ -134,14 +134,6 @@ def middle(pixels: Pixels, side: int) -> Pixels:
     """The central square of a photograph."""
     top, left = ((length - side) // 2 for length in pixels.shape[:2])
     return np.ascontiguousarray(pixels[top : top + side, left : left + side])
-
-
-def write(path: Path, pixels: Pixels) -> None:
-    """Save a picture."""
-    import cv2
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    cv2.imwrite(str(path), np.rint(pixels[..., ::-1] * 255).astype(np.uint8))
 
 
 def scaling(args: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import CLASSICAL, damage, photographs, save, table
+from common import CLASSICAL, damage, photographs, save, table, write
 
 Z90 = 1.6448536  # half the width of a 90 % interval, in standard deviations
 RECIPES = ("paper-uniform-0.7", "paper-uniform-0.9", "paper-stripe", "paper-irregular")
@@ -52,6 +52,9 @@ def score(task: dict[str, Any]) -> dict[str, Any]:
         if outcome.calibration is not None:
             extra["calibrated90"] = float((error <= Z90 * spread).mean())
     mean = mean.clip(0, 1)
+    if task["save"] is not None:
+        name = f"{task['name']}-{task['recipe']}-{Path(task['method']).name}-{task['seed']}.png"
+        write(task["save"] / name, np.hstack([np.where(observed, pixels, 0), mean, truth]))
     return {
         **{key: task[key] for key in ("name", "recipe", "method", "seed")},
         "psnr": psnr(mean, truth),
@@ -101,6 +104,7 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=1, help="photographs at a time, one thread each if above 1"
     )
+    parser.add_argument("--save", type=Path, help="a folder for pictures: damaged, restored, truth")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
@@ -120,6 +124,7 @@ def main() -> None:
             "noise": args.noise,
             "options": options,
             "threads": threads,
+            "save": args.save,
         }
         for seed in range(args.first_seed, args.first_seed + args.seeds)
         for mask in recipes

@@ -61,7 +61,7 @@ class TrainSettings:
     crop: int = 64
     learning_rate: float = 1e-3
     warm_up: int = 200
-    decay_share: float = 0.25
+    decay_share: float = 0.5
     ema: float = 0.999
     clip: float = 1.0
     noise_median: float = 0.16

@@ -72,7 +72,7 @@ def test_a_longer_plan_goes_on_from_before_the_decay(folder, tmp_path):
     short = training.fresh_state(SMALL)
     go(short, photos, Plan(steps=8), tmp_path / "two")
     longer = training.resume_point(tmp_path / "two", SMALL, photos, Plan(steps=16))
-    assert longer.step == 6  # the last quarter of 8 steps was the decay
+    assert longer.step == 4  # the second half of 8 steps was the decay
     go(longer, photos, Plan(steps=16), tmp_path / "two")
 
     whole = training.fresh_state(SMALL)
