@@ -16,6 +16,9 @@ and a noise level that the tensor model has got wrong, because it calls fine det
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -24,7 +27,6 @@ from .diffusion.prior import Prior
 
 RELAXATION = 1.8  # a: beyond 1, for fewer calls; below 2, for stability
 TRIAL_SHARE = 0.04  # of the known pixels are held out to choose the level
-_TRIAL_CALLS = 12
 _TRIAL_SIDE = 192  # pixels a side, at most, that the level is chosen on
 TRIAL_PIXELS = _TRIAL_SIDE**2
 _FEWEST = 20
@@ -33,39 +35,65 @@ _STEPS = 8
 _LOWEST = 0.004  # half a step of an 8-bit picture, on [-1, 1]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """How to finish: the noise level on [-1, 1], and the number of calls."""
+
+    level: float
+    calls: int
+
+
 def finish(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float, *, calls: int) -> Tensor:
     """Return the finished picture. values, known, start: (C, H, W), level on [-1, 1], one call per step.
 
     Where nothing is missing the first call has all to say.
     """
-    u = torch.where(known, values, start)
-    finished = u
+    finished, steps = torch.where(known, values, start), _steps(prior, values, known, start, level)
     for _ in range(min(calls, 1) if bool(known.all()) else calls):
-        finished = prior.denoise(u[None], level)[0]
-        u = torch.where(known, values, u + RELAXATION * (finished - u))
+        finished = next(steps)
     return finished
 
 
-def choose_level(
-    prior: Prior, values: Tensor, known: Tensor, held: Tensor, start: Tensor, noise_std: float
-) -> float:
+def _steps(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> Iterator[Tensor]:
+    """Yield D(u, level) of one step after the other, for ever."""
+    u = torch.where(known, values, start)
+    while True:
+        finished = prior.denoise(u[None], level)[0]
+        yield finished
+        u = torch.where(known, values, u + RELAXATION * (finished - u))
+
+
+def choose(
+    prior: Prior,
+    values: Tensor,
+    known: Tensor,
+    held: Tensor,
+    start: Tensor,
+    noise_std: float,
+    *,
+    calls: int,
+) -> Choice:
     """Choose sigma: from the inferred noise downwards in steps of 3 dB, while held-out pixels improve.
 
     values, known, held, start: (C, H, W), held among the known. The tensor model's noise holds its misfit,
     so the level is not above it. A parabola through the best level and its neighbours refines the minimum.
+    At the best level, the calls stop where held-out pixels were best: in fine texture D is no contraction, and
+    more steps lead away. calls: the most.
     """
     values, known, held, start = (middle(part) for part in (values, known, held, start))
     if int(held.sum()) < _FEWEST:
-        return max(noise_std, _LOWEST)
-    errors: list[float] = []
+        return Choice(max(noise_std, _LOWEST), calls)
+    errors: list[list[float]] = []  # by level, by call
     for step in range(_STEPS):
         level = max(noise_std * _STEP**step, _LOWEST)
-        filled = finish(prior, values, known & ~held, start, level, calls=_TRIAL_CALLS)
-        errors.append(float((filled - values)[held].square().mean().log()))
-        if step and errors[-1] > errors[-2]:
+        trial = islice(_steps(prior, values, known & ~held, start, level), calls)
+        errors.append([float((filled - values)[held].square().mean().log()) for filled in trial])
+        if step and min(errors[-1]) > min(errors[-2]):
             break
-    best = min(range(len(errors)), key=errors.__getitem__)
-    return float(max(noise_std * _STEP ** (best + _offset(errors, best)), _LOWEST))
+    least = [min(by_call) for by_call in errors]
+    best = min(range(len(least)), key=least.__getitem__)
+    level = float(max(noise_std * _STEP ** (best + _offset(least, best)), _LOWEST))
+    return Choice(level, 1 + errors[best].index(least[best]))
 
 
 def _offset(errors: list[float], best: int) -> float:

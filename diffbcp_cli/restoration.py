@@ -25,7 +25,7 @@ from .coupling import CouplingRule
 from .devices import pick_device
 from .diffusion.prior import Prior
 from .errors import InputError
-from .finishing import TRIAL_PIXELS, TRIAL_SHARE, choose_level, finish, middle
+from .finishing import TRIAL_PIXELS, TRIAL_SHARE, Choice, choose, finish, middle
 from .large import ATOM_SWEEPS, IN_CHUNKS, LARGE, NOISE_SLACK, Blend, Window, for_size, window_side, windows
 from .noise_level import NoiseLevel, most_likely_noise
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
@@ -41,7 +41,7 @@ Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 SMALLEST_SIDE = 16
 WITHOUT_MISFIT = 0.6  # of the inferred noise, where no finish has said how much of it is noise
 FEWEST_ITERATIONS = 5  # that a time budget will choose
-TRIAL_CALLS = 54  # on a part of the picture, for the level of the finish and for the noise; about
+TRIAL_CALLS = 70  # on a part of the picture, for the level of the finish and for the noise; about
 BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
 
 
@@ -279,21 +279,21 @@ def _restore_whole(
         chains.image.add(chains.last)  # interrupted during burn-in: the latest draw is all there is
     mean, std = _pixels(chains.image.mean), _pixels(chains.image.std, scale_only=True)
     samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
-    level = noise_level = None
+    choice = noise_level = None
     if prior is not None and finishes and finished:
         done = _complete(chains, prior, pixels, shown, trial, cfg, name)
         samples = samples if samples is None else samples - mean + done.mean + done.changes
-        mean, std, level, noise_level = done.mean, np.hypot(std, done.spread), done.level, done.noise
+        mean, std, choice, noise_level = done.mean, np.hypot(std, done.spread), done.choice, done.noise
     calibration = None
     if held is not None:
         inferred = _noise(chains.traces, cfg.burn_in)["std"]
         inferred = inferred if noise_level is None else min(inferred, noise_level.std / 2)
-        noise = WITHOUT_MISFIT * inferred if level is None else min(inferred, level / 2)
+        noise = WITHOUT_MISFIT * inferred if choice is None else min(inferred, choice.level / 2)
         calibration = calibrate(pixels, mean, std, held, noise)
         std = std * np.float32(calibration.factor)
         samples = samples if samples is None else mean + np.float32(calibration.factor) * (samples - mean)
-        if prior is not None and level is not None:  # the held-out pixels have done their duty
-            mean = _finish(chains, prior, pixels, observed, level, cfg.finish)
+        if prior is not None and choice is not None:  # the held-out pixels have done their duty
+            mean = _finish(chains, prior, pixels, observed, choice)
     if cfg.observed == "keep":
         mean, std = np.where(observed, pixels, mean), np.where(observed, np.float32(0), std)
     return Outcome(
@@ -308,7 +308,7 @@ def _restore_whole(
         cfg=cfg,
         convergence=judged,
         calibration=calibration,
-        finish_level=None if level is None else level / 2,
+        finish_level=None if choice is None else choice.level / 2,
         prior_noise=noise_level,
     )
 
@@ -340,7 +340,7 @@ class _Completed:
     mean: Floats
     spread: Floats
     changes: Floats
-    level: float
+    choice: Choice
     noise: NoiseLevel | None
 
 
@@ -370,29 +370,29 @@ def _complete(
 
     if trial is None:
         noise = noise_of(start)
-        level = guess if noise is None else noise.std
+        choice = Choice(guess if noise is None else noise.std, 1)
     else:
         held = _tensors(pixels, trial, start.device)[1]
-        level = choose_level(prior, values, known, held, start, guess)
-    finished = finish(prior, values, known, start, level, calls=cfg.finish)
+        choice = choose(prior, values, known, held, start, guess, calls=cfg.finish)
+    finished = finish(prior, values, known, start, choice.level, calls=choice.calls)
     if trial is not None:
         noise = noise_of(finished)
     spread = Moments()
     draws: list[Floats] = []
     count = max(_draws(pixels[..., 0].size), len(chains.samples))
-    for draw in islice(draw_pictures(prior, values, known, finished, level, rng=rng), count):
+    for draw in islice(draw_pictures(prior, values, known, finished, choice.level, rng=rng), count):
         spread.add(draw)
         draws += [_pixels(draw)] if len(draws) < len(chains.samples) else []
     changes = np.stack(draws) - _pixels(spread.mean) if draws else np.zeros((0, *pixels.shape), np.float32)
     std = _pixels(smooth_std(spread.std.float(), known), scale_only=True)
-    return _Completed(_pixels(finished), std, changes, level, noise)
+    return _Completed(_pixels(finished), std, changes, choice, noise)
 
 
-def _finish(chains: Chains, prior: Prior, pixels: Floats, shown: Bools, level: float, calls: int) -> Floats:
-    """The posterior mean, finished at a level on [-1, 1]: (H, W, C) in [0, 1] units."""
+def _finish(chains: Chains, prior: Prior, pixels: Floats, shown: Bools, choice: Choice) -> Floats:
+    """The posterior mean, finished: (H, W, C) in [0, 1] units."""
     start = chains.image.mean.float()
     values, known = _tensors(pixels, shown, start.device)
-    return _pixels(finish(prior, values, known, start, level, calls=calls))
+    return _pixels(finish(prior, values, known, start, choice.level, calls=choice.calls))
 
 
 def _run(

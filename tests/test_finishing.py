@@ -11,7 +11,7 @@ from PIL import Image
 
 from diffbcp_cli.config import RunConfig
 from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.finishing import choose_level, finish
+from diffbcp_cli.finishing import RELAXATION, choose, finish
 from diffbcp_cli.restoration import restore
 
 
@@ -66,13 +66,36 @@ def test_the_level_is_near_the_noise_though_the_guess_is_too_high(true_noise):
     values = truth + true_noise * torch.randn(truth.shape, generator=rng).double()
     known = torch.rand(truth.shape, generator=rng) < 0.7
     held = known & (torch.rand(truth.shape, generator=rng) < 0.3)
-    level = choose_level(prior, values, known, held, torch.zeros_like(truth), 4 * true_noise)
-    assert 0.35 * true_noise < level < 2 * true_noise
+    choice = choose(prior, values, known, held, torch.zeros_like(truth), 4 * true_noise, calls=12)
+    assert 0.35 * true_noise < choice.level < 2 * true_noise
+    assert choice.calls > 4
 
 
 def test_with_too_few_held_out_pixels_the_inferred_noise_is_taken(problem):
     prior, truth, values, known = problem
-    assert choose_level(prior, values, known, torch.zeros_like(known), truth, 0.3) == 0.3
+    choice = choose(prior, values, known, torch.zeros_like(known), truth, 0.3, calls=7)
+    assert (choice.level, choice.calls) == (0.3, 7)
+
+
+def test_the_calls_stop_before_a_prior_that_is_no_contraction_leads_away(problem):
+    """A prior that overshoots, u -> u + 1.6 (D - u), diverges when over-relaxed; held-out pixels notice."""
+    prior, truth, values, known = problem
+
+    class Overshooting(GaussianPrior):
+        def denoise(self, x, sigma):
+            return x + 1.6 * (super().denoise(x, sigma) - x)
+
+    wild = Overshooting(prior.mean, prior.var, basis=prior.basis)
+    assert RELAXATION * 1.6 > 2
+    held = known & (torch.rand(known.shape, generator=torch.Generator().manual_seed(2)) < 0.3)
+    choice = choose(wild, values, known, held, torch.zeros_like(truth), 0.2, calls=30)
+    assert choice.calls < 15
+
+    def error(calls):
+        done = finish(wild, values, known & ~held, torch.zeros_like(truth), choice.level, calls=calls)
+        return (done - truth)[held].square().mean()
+
+    assert error(choice.calls) < 0.2 * error(30)
 
 
 def test_where_nothing_is_missing_one_call_is_all():
