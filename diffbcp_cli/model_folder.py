@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 
@@ -118,17 +119,15 @@ def model_card(
 
 
 def plot_training(path: Path, state: TrainState) -> None:
-    """Plot the loss (smoothed) and the validation PSNR against the steps."""
+    """Plot the loss (medians) and the validation PSNR against the steps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
-    steps = [step for step, _ in state.losses]
-    smooth = _smooth([loss for _, loss in state.losses])
-    left.plot(steps, smooth)
-    left.set(xlabel="step", ylabel="loss", title="training loss", yscale="log")
+    left.plot(*_smooth(state.losses))
+    left.set(xlabel="step", ylabel="loss", title="training loss")
     levels = state.validations[-1][1] if state.validations else {}
     for level in levels:
         points = [(step, psnr[level]) for step, psnr in state.validations if level in psnr]
@@ -141,10 +140,10 @@ def plot_training(path: Path, state: TrainState) -> None:
     part.replace(path)
 
 
-def _smooth(values: list[float], memory: float = 0.99) -> list[float]:
-    """Exponential average with the start-up bias taken out."""
-    total, weight, result = 0.0, 0.0, []
-    for value in values:
-        total, weight = memory * total + (1 - memory) * value, memory * weight + (1 - memory)
-        result.append(total / weight)
-    return result
+def _smooth(losses: list[tuple[int, float]], points: int = 150) -> tuple[list[float], list[float]]:
+    """Medians of steps and losses over stretches of equal length: one wild batch does not show."""
+    if not losses:
+        return [], []
+    stretches = np.array_split(np.array(losses), min(points, len(losses)))
+    medians = np.array([np.median(stretch, axis=0) for stretch in stretches])
+    return medians[:, 0].tolist(), medians[:, 1].tolist()
