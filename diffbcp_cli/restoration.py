@@ -39,7 +39,7 @@ Wrap = Callable[[Iterable[Draw], int], Iterable[Draw]]
 Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 
 SMALLEST_SIDE = 16
-WITHOUT_MISFIT = 0.6  # of the inferred noise, where no finish has said how much of it is noise
+WITHOUT_MISFIT = 0.6  # of the tensor model's noise, where no prior has said how much of it is noise
 FEWEST_ITERATIONS = 5  # that a time budget will choose
 TRIAL_CALLS = 70  # on a part of the picture, for the level of the finish and for the noise; about
 BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
@@ -286,9 +286,7 @@ def _restore_whole(
         mean, std, choice, noise_level = done.mean, np.hypot(std, done.spread), done.choice, done.noise
     calibration = None
     if held is not None:
-        inferred = _noise(chains.traces, cfg.burn_in)["std"]
-        inferred = inferred if noise_level is None else min(inferred, noise_level.std / 2)
-        noise = WITHOUT_MISFIT * inferred if choice is None else min(inferred, choice.level / 2)
+        noise = _held_out_noise(_noise(chains.traces, cfg.burn_in)["std"], noise_level, cfg.sigma)
         calibration = calibrate(pixels, mean, std, held, noise)
         std = std * np.float32(calibration.factor)
         samples = samples if samples is None else mean + np.float32(calibration.factor) * (samples - mean)
@@ -311,6 +309,13 @@ def _restore_whole(
         finish_level=None if choice is None else choice.level / 2,
         prior_noise=noise_level,
     )
+
+
+def _held_out_noise(tensor_noise: float, found: NoiseLevel | None, given: float | None) -> float:
+    """The noise std of held-out values, in [0, 1] units: given, by the prior, or a part of the tensor model's."""
+    if given is not None:
+        return given
+    return WITHOUT_MISFIT * tensor_noise if found is None else min(tensor_noise, found.std / 2)
 
 
 def _take_up(chains: Chains, start: Snapshot) -> float:
