@@ -440,7 +440,7 @@ def resume_point(folder: Path, settings: TrainSettings, photos: Photos, plan: Pl
     if not last.is_file():
         raise InputError(f"there is no checkpoint in {folder}", hint="leave out --resume")
     state = load_state(last, settings, photos)
-    early = plan.progress(state.step, state.seconds) < 1 - settings.decay_share
+    early = plan.progress(state.step, state.seconds) <= 1 - settings.decay_share
     if state.decaying and early:
         state = load_state(folder / "stable" / CHECKPOINT, settings, photos)
     return state
