@@ -67,7 +67,7 @@ def load_prior(
     name: str = "natural",
     *,
     device: str | torch.device = "auto",
-    precision: str = "auto",
+    precision: str = "fp32",
     scale: str = "tile",
     compile: bool = False,
     announce: Callable[[Download], None] | None = None,
@@ -75,7 +75,7 @@ def load_prior(
 ) -> LoadedPrior:
     """Load a prior by name, folder, or Hub id; it is downloaded first if need be.
 
-    device, precision: as on the command line. scale: how a network with a size of its own takes other sizes,
+    device, precision: as on the command line; there the precision is `auto` unless told otherwise. scale: how a network with a size of its own takes other sizes,
     in overlapping tiles (`tile`) or resized (`fit`). compile: run the network through torch.compile.
     announce: called before a download begins. bars: whether the download shows a progress bar.
     """
