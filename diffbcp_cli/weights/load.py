@@ -75,8 +75,9 @@ def load_prior(
 ) -> LoadedPrior:
     """Load a prior by name, folder, or Hub id; it is downloaded first if need be.
 
-    device, precision: as on the command line; there the precision is `auto` unless told otherwise. scale: how a network with a size of its own takes other sizes,
-    in overlapping tiles (`tile`) or resized (`fit`). compile: run the network through torch.compile.
+    device, precision: as on the command line, where the precision is `auto` unless told otherwise.
+    scale: how a network with a size of its own takes other sizes, in overlapping tiles (`tile`) or resized
+    (`fit`). compile: run the network through torch.compile.
     announce: called before a download begins. bars: whether the download shows a progress bar.
     """
     if scale not in SCALES:
