@@ -32,6 +32,8 @@ UNITS = {
     "GI": 2**30,
     "TI": 2**40,
 }
+SIZED = frozenset({"iterations", "burn_in", "rank", "block", "coupling", "rho_min", "calls", "sweeps"})
+"""Options whose defaults are others for large photographs."""
 SMALLEST_BUDGET = 64 * 2**20
 SMALLEST_WINDOW = 64
 
@@ -74,6 +76,7 @@ class RunConfig:
     threads: int = 0  # 0: all cores for one photograph, one for each of several
     memory_budget: int = 4 * 2**30  # bytes
     size_defaults: bool = True  # large photographs: options left at their defaults take values that suit them
+    pinned: tuple[str, ...] = ()  # options that were given, which size defaults leave alone
     sweeps: int = 1
     atom_patches: int = 4000  # 0: none
     window: int = 0  # 0: as large as the memory budget allows
@@ -184,7 +187,10 @@ def duration(text: str) -> float:
 
 
 def from_mapping(values: dict[str, Any], base: RunConfig | None = None) -> RunConfig:
-    """Make a configuration from option names and values; an unknown name is an error with a suggestion."""
+    """Make a configuration from option names and values; an unknown name is an error with a suggestion.
+
+    What is given is pinned, unless `pinned` itself is given, as in the record of a result.
+    """
     fields = {field.name for field in dataclasses.fields(RunConfig)}
     clean: dict[str, Any] = {}
     for key, value in values.items():
@@ -197,8 +203,10 @@ def from_mapping(values: dict[str, Any], base: RunConfig | None = None) -> RunCo
         if name == "memory_budget" and isinstance(value, str):
             value = parse_size(value, "--memory-budget")
         clean[name] = tuple(value) if isinstance(value, list) else value
+    base = base or RunConfig()
+    clean.setdefault("pinned", tuple(sorted({*base.pinned, *(SIZED & clean.keys())})))
     try:
-        return dataclasses.replace(base or RunConfig(), **clean)
+        return dataclasses.replace(base, **clean)
     except TypeError as error:
         raise UsageError(f"a configuration value has the wrong type ({error})") from error
 

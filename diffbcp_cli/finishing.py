@@ -11,24 +11,30 @@ started at the posterior mean. The result is the last D(u, sigma), so known pixe
 The level sigma is chosen by the data: some known pixels, held out from the tensor model as well, are treated
 as missing, and the level that fills them best, judged by their measured values, is taken. No truth is needed,
 and a noise level that the tensor model has got wrong, because it calls fine detail noise, does no harm.
+
+A prior that takes a mask fills what is missing itself, at one call: once from the known pixels alone, and once
+with the posterior mean as a guess. The result then is the average of all three with the weights that suit the
+held-out pixels best (blending.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import torch
 from torch import Tensor
 
-from .diffusion.prior import Prior
+from .blending import average, weigh
+from .diffusion.interpolate import interpolate
+from .diffusion.prior import Prior, as_masked
 
 RELAXATION = 1.8  # a: beyond 1, for fewer calls; below 2, for stability
 TRIAL_SHARE = 0.04  # of the known pixels are held out to choose the level
 _TRIAL_SIDE = 192  # pixels a side, at most, that the level is chosen on
-TRIAL_PIXELS = _TRIAL_SIDE**2
+_PART_SIDE, _PART_EVERY = 128, 512  # of a large picture: squares of so many pixels, one for every 512 a side
 _FEWEST = 20
 _STEP = math.sqrt(0.5)
 _STEPS = 8
@@ -37,14 +43,19 @@ _LOWEST = 0.004  # half a step of an 8-bit picture, on [-1, 1]
 
 @dataclass(frozen=True)
 class Choice:
-    """How to finish: the noise level on [-1, 1], and the number of calls."""
+    """How to finish: the noise level on [-1, 1], and the number of calls.
+
+    fill_level: the noise level for a prior that takes a mask, and weights: those of the finish and of its fills.
+    """
 
     level: float
     calls: int
+    fill_level: float | None = None
+    weights: tuple[float, ...] = (1.0,)
 
 
 def finish(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float, *, calls: int) -> Tensor:
-    """Return the finished picture. values, known, start: (C, H, W), level on [-1, 1], one call per step.
+    """Return the finished picture. values, known, start: (..., C, H, W), level on [-1, 1], one call per step.
 
     Where nothing is missing the first call has all to say.
     """
@@ -54,11 +65,29 @@ def finish(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: fl
     return finished
 
 
+def finish_by(choice: Choice, prior: Prior, values: Tensor, known: Tensor, start: Tensor) -> Tensor:
+    """The finished picture (..., C, H, W), averaged with the fills if there are any; arguments as in `finish`."""
+    finished = finish(prior, values, known, start, choice.level, calls=choice.calls)
+    if choice.fill_level is None:
+        return finished
+    return average([finished, *_fills(prior, values, known, start, choice.fill_level)], choice.weights)
+
+
+def _fills(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> list[Tensor]:
+    """What a prior that takes a mask makes of the known pixels: alone, and with the start as a guess."""
+    masked = as_masked(prior)
+    assert masked is not None
+    shape = values.shape
+    values, known, start = (image.reshape(-1, *shape[-3:]) for image in (values, known, start))
+    guesses = (interpolate(values, known), torch.where(known, values, start))
+    return [masked.fill(guess, known, level).reshape(shape) for guess in guesses]
+
+
 def _steps(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> Iterator[Tensor]:
     """Yield D(u, level) of one step after the other, for ever."""
     u = torch.where(known, values, start)
     while True:
-        finished = prior.denoise(u[None], level)[0]
+        finished = prior.denoise(u if u.ndim == 4 else u[None], level).reshape(u.shape)
         yield finished
         u = torch.where(known, values, u + RELAXATION * (finished - u))
 
@@ -72,17 +101,20 @@ def choose(
     noise_std: float,
     *,
     calls: int,
+    fill_level: float | None = None,
 ) -> Choice:
     """Choose sigma: from the inferred noise downwards in steps of 3 dB, while held-out pixels improve.
 
     values, known, held, start: (C, H, W), held among the known. The tensor model's noise holds its misfit,
     so the level is not above it. A parabola through the best level and its neighbours refines the minimum.
     At the best level, the calls stop where held-out pixels were best: in fine texture D is no contraction, and
-    more steps lead away. calls: the most.
+    more steps lead away. calls: the most. fill_level: for a prior that takes a mask, the noise level of its fills,
+    which then get weights.
     """
-    values, known, held, start = (middle(part) for part in (values, known, held, start))
+    values, known, held, start = (parts(image) for image in (values, known, held, start))
     if int(held.sum()) < _FEWEST:
-        return Choice(max(noise_std, _LOWEST), calls)
+        count = 1 if fill_level is None else 3
+        return Choice(max(noise_std, _LOWEST), calls, fill_level, (1 / count,) * count)
     errors: list[list[float]] = []  # by level, by call
     for step in range(_STEPS):
         level = max(noise_std * _STEP**step, _LOWEST)
@@ -93,7 +125,13 @@ def choose(
     least = [min(by_call) for by_call in errors]
     best = min(range(len(least)), key=least.__getitem__)
     level = float(max(noise_std * _STEP ** (best + _offset(least, best)), _LOWEST))
-    return Choice(level, 1 + errors[best].index(least[best]))
+    choice = Choice(level, 1 + errors[best].index(least[best]))
+    if fill_level is None:
+        return choice
+    hidden = known & ~held
+    finished = finish_by(choice, prior, values, hidden, start)
+    weights = weigh([finished, *_fills(prior, values, hidden, start, fill_level)], values, held)
+    return replace(choice, fill_level=fill_level, weights=tuple(weights))
 
 
 def _offset(errors: list[float], best: int) -> float:
@@ -105,9 +143,20 @@ def _offset(errors: list[float], best: int) -> float:
     return 0.5 * (before - after) / bend if bend > 0 else 0.0
 
 
-def middle(image: Tensor) -> Tensor:
-    """The middle of an image, at most _TRIAL_SIDE pixels a side."""
-    height, width = image.shape[-2:]
-    high, wide = min(height, _TRIAL_SIDE), min(width, _TRIAL_SIDE)
-    top, left = (height - high) // 2, (width - wide) // 2
-    return image[:, top : top + high, left : left + wide]
+def parts(image: Tensor) -> Tensor:
+    """Parts of an image (C, H, W) that stand for all of it, (N, C, h, w): its middle, or squares all over it."""
+    (tops, high), (lefts, wide) = (_parts_of(length) for length in image.shape[-2:])
+    return torch.stack([image[:, t : t + high, s : s + wide] for t in tops for s in lefts])
+
+
+def parts_share(side: int) -> float:
+    """The share of the pixels of a square picture that are in its parts."""
+    starts, size = _parts_of(side)
+    return (len(starts) * size / side) ** 2
+
+
+def _parts_of(length: int) -> tuple[list[int], int]:
+    """Where the parts begin along a side, evenly spaced, and how long they are."""
+    count = max(1, round(length / _PART_EVERY))
+    size = min(length, _TRIAL_SIDE if count == 1 else _PART_SIDE)
+    return [round((2 * i + 1) * length / (2 * count) - size / 2) for i in range(count)], size

@@ -61,7 +61,11 @@ def for_size(cfg: RunConfig, height: int, width: int, known: float) -> RunConfig
     usual, suited = RunConfig(), LARGE_RESHAPE if cfg.tensorize == "reshape" else LARGE_PATCH
     if cfg.tensorize != "reshape" and known < FEW_KNOWN:
         suited = {**suited, "rank": 100}
-    untouched = {name: value for name, value in suited.items() if getattr(cfg, name) == getattr(usual, name)}
+    untouched = {
+        name: value
+        for name, value in suited.items()
+        if name not in cfg.pinned and getattr(cfg, name) == getattr(usual, name)
+    }
     if "iterations" not in untouched or "burn_in" not in untouched:  # one without the other may not fit
         untouched.pop("iterations", None)
         untouched.pop("burn_in", None)

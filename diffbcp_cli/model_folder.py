@@ -39,10 +39,11 @@ Batches of {batch_size} crops of {crop} x {crop} in {precision}; flips, quarter 
 scaled down (by {zoom_most:g} at most), {grey:.0%} made grey. Muon for the inner convolutions and AdamW for the rest,
 with a peak learning rate of {rate:g}, warm-up over {warm_up} steps, cosine decay over the last {decay:.0%};
 average of the weights with decay {ema}.
-ln(sigma) ~ N(ln {median}, {spread}^2). Seed {seed}.
+ln(sigma) ~ N(ln {median}, {spread}^2); {masked}. Seed {seed}.
 
 ## Quality
-Mean PSNR in dB on the held-out photographs, by noise level (standard deviation, of 255):
+Mean PSNR in dB on the held-out photographs, by noise level (standard deviation, of 255), and of filling missing
+pixels at a noise of 0.025 of 1:
 
 {table}
 
@@ -113,6 +114,12 @@ def model_card(
         ema=settings.ema,
         median=settings.noise_median,
         spread=settings.noise_spread,
+        masked=(
+            f"{settings.mask_share:.0%} of the crops with entries missing, and {settings.mask_noise:g} in place of "
+            f"{settings.noise_median:g}"
+            if settings.network.takes_mask
+            else "nothing missing"
+        ),
         seed=settings.seed,
         table=table if psnr else "There were too few photographs to hold any out.",
     )
@@ -131,7 +138,8 @@ def plot_training(path: Path, state: TrainState) -> None:
     levels = state.validations[-1][1] if state.validations else {}
     for level in levels:
         points = [(step, psnr[level]) for step, psnr in state.validations if level in psnr]
-        right.plot([step for step, _ in points], [value for _, value in points], label=f"noise {level}/255")
+        label = f"noise {level}/255" if level.isdigit() else level
+        right.plot([step for step, _ in points], [value for _, value in points], label=label)
     right.set(xlabel="step", ylabel="PSNR (dB)", title="held-out photographs")
     if levels:
         right.legend()

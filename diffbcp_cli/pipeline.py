@@ -166,10 +166,11 @@ _FREE = (
 def _identity(opened: Opened, cfg: RunConfig, prior: LoadedPrior | None) -> dict[str, Any]:
     """What a checkpoint belongs to: the pixels, the mask, the options, the prior, and the kind of device."""
     digest = hashlib.sha256(opened.photo.pixels.tobytes() + np.packbits(opened.observed).tobytes())
+    options = {**to_mapping(cfg), "pinned": [name for name in cfg.pinned if name not in _FREE]}
     return {
         "pixels": digest.hexdigest(),
         "name": opened.job.name,
-        "options": to_mapping(cfg),
+        "options": options,
         "prior": None if prior is None else prior.identity.as_dict(),
         "versions": {"diffbcp": __version__, "torch": torch.__version__},
     }

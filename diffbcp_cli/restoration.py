@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -23,9 +24,9 @@ from .config import RunConfig
 from .convergence import Convergence, convergence
 from .coupling import CouplingRule
 from .devices import pick_device
-from .diffusion.prior import Prior
+from .diffusion.prior import Prior, as_masked
 from .errors import InputError
-from .finishing import TRIAL_PIXELS, TRIAL_SHARE, Choice, choose, finish, middle
+from .finishing import TRIAL_SHARE, Choice, choose, finish_by, parts, parts_share
 from .large import ATOM_SWEEPS, IN_CHUNKS, LARGE, NOISE_SLACK, Blend, Window, for_size, window_side, windows
 from .noise_level import NoiseLevel, most_likely_noise
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
@@ -360,8 +361,8 @@ def _complete(
 ) -> _Completed:
     """Finish the posterior mean by the prior, find the noise by it, and draw from it.
 
-    Where nothing is missing the level of the finish is the noise. Elsewhere trial pixels choose it, and the noise
-    is found afterwards, with the finished picture in place of what is missing.
+    Where nothing is missing the level of the finish is the noise. Elsewhere trial pixels choose it. A prior that
+    takes a mask finds the noise before; for another the finished picture must take the place of what is missing.
     """
     start = chains.image.mean.float()
     values, known = _tensors(pixels, shown, start.device)
@@ -371,16 +372,20 @@ def _complete(
     def noise_of(filled: Tensor) -> NoiseLevel | None:
         if cfg.sigma is not None:
             return None
-        return most_likely_noise(prior, middle(values), middle(known), middle(filled), guess, rng=rng)
+        return most_likely_noise(prior, parts(values), parts(known), parts(filled), guess, rng=rng)
 
+    noise = noise_of(start) if trial is None or as_masked(prior) is not None else None
+    level = 2 * cfg.sigma if cfg.sigma is not None else guess if noise is None else noise.std
     if trial is None:
-        noise = noise_of(start)
-        choice = Choice(guess if noise is None else noise.std, 1)
+        choice = Choice(level, 1)
     else:
         held = _tensors(pixels, trial, start.device)[1]
-        choice = choose(prior, values, known, held, start, guess, calls=cfg.finish)
-    finished = finish(prior, values, known, start, choice.level, calls=choice.calls)
-    if trial is not None:
+        fills = as_masked(prior) is not None
+        choice = choose(
+            prior, values, known, held, start, guess, calls=cfg.finish, fill_level=level if fills else None
+        )
+    finished = finish_by(choice, prior, values, known, start)
+    if trial is not None and as_masked(prior) is None:
         noise = noise_of(finished)
     spread = Moments()
     draws: list[Floats] = []
@@ -397,7 +402,7 @@ def _finish(chains: Chains, prior: Prior, pixels: Floats, shown: Bools, choice: 
     """The posterior mean, finished: (H, W, C) in [0, 1] units."""
     start = chains.image.mean.float()
     values, known = _tensors(pixels, shown, start.device)
-    return _pixels(finish(prior, values, known, start, choice.level, calls=choice.calls))
+    return _pixels(finish_by(choice, prior, values, known, start))
 
 
 def _run(
@@ -494,7 +499,7 @@ def calls_after(finish_calls: int, pixels: int) -> float:
     """Calls of the prior after the chains, counted by the whole picture: the finish, its level, noise, draws."""
     if finish_calls == 0:
         return 0.0
-    return finish_calls + CALLS * _draws(pixels) + TRIAL_CALLS * min(1.0, TRIAL_PIXELS / pixels)
+    return finish_calls + CALLS * _draws(pixels) + TRIAL_CALLS * parts_share(math.isqrt(pixels))
 
 
 def _draws(pixels: int) -> int:

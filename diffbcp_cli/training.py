@@ -27,12 +27,14 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Generator, Tensor
 
+from .diffusion.interpolate import interpolate
 from .diffusion.mixed import MixedPrecision
 from .diffusion.natural import Natural, NaturalConfig
 from .diffusion.precondition import EDM
 from .errors import InputError, UsageError
 from .io.images import read_photo
 from .muon import Muon
+from .train_masks import draw_mask
 
 Pixels = NDArray[np.uint8]
 
@@ -43,6 +45,9 @@ OPTIMIZER_STATE = (("momentum",), ("step", "exp_avg", "exp_avg_sq"))
 """What Muon and AdamW remember of each parameter, as checkpoints name it."""
 VALIDATION_LEVELS = (15, 25, 50, 75)
 """Noise levels of the validation, of 255; on [-1, 1] they are 2 / 255 as large."""
+FILLED = "90 % missing"
+"""What the validation calls filling nine in ten pixels, at the noise below."""
+FILLED_NOISE = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,12 @@ class TrainSettings:
     spreads of the median. The sampler asks for 0.1 to 1, the finish for 0.01 to 0.1.
     zoom_share, zoom_most: this share of the crops is cut up to so many times as wide and scaled down.
     grey_share: crops made grey, with the same noise in every channel.
+    mask_share, mask_noise: this share of the crops has entries missing (train_masks.py), and so much noise in the
+    median: what is to be filled has less noise than what the sampler asks for.
     precision: of the network, fp32 or bf16; the weights and their average stay in float32.
     """
 
-    network: NaturalConfig = field(default_factory=NaturalConfig)
+    network: NaturalConfig = field(default_factory=lambda: NaturalConfig(takes_mask=True))
     batch_size: int = 16
     crop: int = 64
     learning_rate: float = 1e-3
@@ -69,6 +76,8 @@ class TrainSettings:
     zoom_share: float = 0.6
     zoom_most: float = 2.5
     grey_share: float = 0.1
+    mask_share: float = 0.5
+    mask_noise: float = 0.05
     precision: str = "fp32"
     seed: int = 0
 
@@ -128,7 +137,7 @@ class Photos:
 class TrainInfo:
     """What one step did.
 
-    psnr: by noise level, on the steps that validate. saved: a checkpoint was written.
+    psnr: by what was to be done, see `validate`, on the steps that do. saved: a checkpoint was written.
     """
 
     step: int
@@ -137,7 +146,7 @@ class TrainInfo:
     gradient_norm: float
     seconds: float
     progress: float
-    psnr: dict[int, float] | None = None
+    psnr: dict[str, float] | None = None
     saved: bool = False
 
 
@@ -153,7 +162,7 @@ class TrainState:
     seconds: float = 0.0
     decaying: bool = False
     losses: list[tuple[int, float]] = field(default_factory=list)
-    validations: list[tuple[int, dict[int, float]]] = field(default_factory=list)
+    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
 
 
 # ---------------------------------------------------------------------------------------------- photographs
@@ -232,20 +241,41 @@ def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) 
     return crop
 
 
-def draw_batch(
-    photos: list[Pixels], settings: TrainSettings, *, rng: Generator
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Clean crops x0 (B, 3, h, w), noisy ones x0 + sigma eps, and sigma (B,).
+@dataclass(frozen=True)
+class Batch:
+    """Clean crops x0 (B, 3, h, w), noisy ones x0 + sigma eps, sigma (B,), and what of them is known (B, 3, h, w).
 
-    A grey crop gets the same noise in its three equal channels, as a grey photograph will have.
+    Where they are not known the noisy crops hold a guess from what is.
     """
-    clean = torch.stack([draw_crop(photos, settings, rng=rng) for _ in range(settings.batch_size)])
-    spreads = torch.randn(settings.batch_size, generator=rng).clamp(-3, 3)
-    sigma = settings.noise_median * (settings.noise_spread * spreads).exp()
+
+    clean: Tensor
+    noisy: Tensor
+    sigma: Tensor
+    known: Tensor
+
+
+def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Batch:
+    """Draw crops, noise and, for a network that takes them, masks.
+
+    A grey crop gets the same noise and mask in its three equal channels, as a grey photograph will have.
+    """
+    count = settings.batch_size
+    clean = torch.stack([draw_crop(photos, settings, rng=rng) for _ in range(count)])
+    is_grey = (clean == clean[:, :1]).flatten(1).all(1)[:, None, None, None]
+    masked = torch.zeros(count, dtype=torch.bool)
+    known = torch.ones_like(clean, dtype=torch.bool)
+    if settings.network.takes_mask:
+        masked = torch.rand(count, generator=rng) < settings.mask_share
+        for index in masked.nonzero()[:, 0].tolist():
+            known[index] = draw_mask(clean.shape[1:], rng=rng)
+        known = torch.where(is_grey, known[:, :1], known)
+    spreads = torch.randn(count, generator=rng).clamp(-3, 3)
+    median = torch.where(masked, settings.mask_noise, settings.noise_median)
+    sigma = median * (settings.noise_spread * spreads).exp()
     noise = torch.randn(clean.shape, generator=rng)
-    is_grey = (clean == clean[:, :1]).flatten(1).all(1)
-    noise = torch.where(is_grey[:, None, None, None], noise[:, :1], noise)
-    return clean, clean + sigma[:, None, None, None] * noise, sigma
+    noise = torch.where(is_grey, noise[:, :1], noise)
+    noisy = clean + sigma[:, None, None, None] * noise
+    return Batch(clean, interpolate(noisy, known), sigma, known)
 
 
 # ---------------------------------------------------------------------------------------------- one step
@@ -255,7 +285,7 @@ def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = No
     """The state before the first step.
 
     start: weights to begin with, of a network with the same channels. Blocks that they do not have begin as
-    the identity, so the network begins as good as they are.
+    the identity and the mask is ignored at first, so the network begins as good as they are.
     """
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
@@ -268,10 +298,11 @@ def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = No
 
 
 def _begin_with(network: Natural, start: Mapping[str, Tensor]) -> None:
-    """Put weights into a network that may have more blocks."""
+    """Put weights into a network that may have more blocks, or take a mask besides."""
     own = network.state_dict()
     fits = all(key in own and own[key].shape == value.shape for key, value in start.items())
-    if not fits or any(".blocks." not in key for key in own.keys() - start.keys()):
+    grown = own.keys() - start.keys()
+    if not fits or any(".blocks." not in key and not key.startswith("enter_mask.") for key in grown):
         raise UsageError(
             "the weights to begin with are of a network of another shape",
             hint=f"channels {network.config.channels}, at most {network.config.blocks} blocks",
@@ -304,10 +335,11 @@ def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
 def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, progress: float) -> TrainInfo:
     """One step on the EDM loss, weight(sigma) ||D(x0 + sigma eps, sigma) - x0||^2, then the moving average."""
     rate = learning_rate(settings, state.step, progress)
-    clean, noisy, sigma = draw_batch(photos, settings, rng=state.rng)
+    batch = draw_batch(photos, settings, rng=state.rng)
     denoiser = EDM(MixedPrecision(state.network, dtype=settings.dtype, channels_last=True))
-    error = (denoiser(noisy, sigma) - clean).square().mean(dim=(1, 2, 3))
-    loss = (denoiser.weight(sigma) * error).mean()
+    known = batch.known if settings.network.takes_mask else None
+    error = (denoiser(batch.noisy, batch.sigma, known) - batch.clean).square()
+    loss = (denoiser.weight(batch.sigma, known) * error).mean()
     state.network.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     norm = torch.nn.utils.clip_grad_norm_(state.network.parameters(), settings.clip)
@@ -325,20 +357,32 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
 
 
 @torch.no_grad()
-def validate(network: Natural, photos: list[Pixels], *, size: int = 128, seed: int = 0) -> dict[int, float]:
-    """Mean PSNR by noise level on the middle of each held-out photograph, with the same noise every time."""
+def validate(network: Natural, photos: list[Pixels], *, size: int = 128, seed: int = 0) -> dict[str, float]:
+    """Mean PSNR on the middle of each held-out photograph, with the same noise and mask every time.
+
+    By noise level as a word, such as "25"; under FILLED if the network takes a mask.
+    """
     if not photos:
         return {}
     size = min(size, *(min(photo.shape[:2]) for photo in photos)) // network.config.multiple
     size *= network.config.multiple
     clean = torch.stack([_middle(photo, size) for photo in photos])
     denoiser, result = EDM(network), {}
+
+    def psnr(sigma: float, rng: Generator, known: Tensor | None = None) -> float:
+        noisy = clean + sigma * torch.randn(clean.shape, generator=rng)
+        if known is not None:
+            noisy = interpolate(noisy, known)
+        restored = denoiser(noisy, torch.full((len(photos),), sigma), known)
+        error = (restored.clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / 4
+        return float(-10 * error.log10().mean())
+
     for level in VALIDATION_LEVELS:
-        rng = torch.Generator().manual_seed(seed + level)
-        sigma = torch.full((len(photos),), 2 * level / 255)
-        noisy = clean + sigma[:, None, None, None] * torch.randn(clean.shape, generator=rng)
-        error = (denoiser(noisy, sigma).clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / 4
-        result[level] = float(-10 * error.log10().mean())
+        result[str(level)] = psnr(2 * level / 255, torch.Generator().manual_seed(seed + level))
+    if network.config.takes_mask:
+        rng = torch.Generator().manual_seed(seed)
+        known = torch.rand(len(photos), 1, size, size, generator=rng) < 0.1
+        result[FILLED] = psnr(FILLED_NOISE, rng, known.expand_as(clean))
     return result
 
 
@@ -397,10 +441,7 @@ def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainStat
         state.rng.set_state(file.get_tensor("rng"))
     state.step, state.seconds, state.decaying = record["step"], record["seconds"], record["decaying"]
     state.losses = [(step, loss) for step, loss in record["losses"]]
-    state.validations = [
-        (step, {int(level): psnr for level, psnr in by_level.items()})
-        for step, by_level in record["validations"]
-    ]
+    state.validations = [(step, psnr) for step, psnr in record["validations"]]
     return state
 
 

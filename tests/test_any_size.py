@@ -12,7 +12,7 @@ from diffbcp_cli import weights
 from diffbcp_cli.diffusion.mixed import MixedPrecision
 from diffbcp_cli.diffusion.natural import Natural, NaturalConfig
 from diffbcp_cli.diffusion.precondition import EDM
-from diffbcp_cli.diffusion.prior import GaussianPrior, NetworkPrior
+from diffbcp_cli.diffusion.prior import GaussianPrior, NetworkPrior, as_masked
 from diffbcp_cli.diffusion.tiles import Fitted, Tiled, cut, noise_gain, reflected
 from diffbcp_cli.diffusion.vp import VP
 
@@ -111,7 +111,7 @@ def test_tiles_go_through_the_network_in_batches_with_their_own_noise_level():
 
 def test_without_filling_a_small_image_is_left_as_it_is():
     spy = Spy()
-    prior = Tiled(spy, size=64, overlap=16, multiple=8, batch=1, fill=False)
+    prior = Tiled(spy, size=64, overlap=16, multiple=8, batch=1, extend=False)
     prior.denoise(torch.rand(1, 3, 40, 50), 0.5)
     assert spy.calls.pop()[0] == (1, 3, 40, 50)
     prior.denoise(torch.rand(1, 3, 20, 100), 0.5)
@@ -205,3 +205,38 @@ def test_compile_wraps_the_call_and_leaves_the_network_bare(monkeypatch):
     network = GaussianEpsilon(0.25)
     MixedPrecision(network, dtype=torch.float32, channels_last=False, compile=True)
     assert compiled == [network]
+
+
+def masked_natural() -> NetworkPrior:
+    network = lively(NaturalConfig(channels=(16, 32), blocks=(1, 1), takes_mask=True))
+    return NetworkPrior(network, EDM(network), multiple=4, takes_mask=True)
+
+
+def test_tiles_of_a_prior_that_takes_a_mask_agree_with_the_whole():
+    whole = masked_natural()
+    rng = torch.Generator().manual_seed(2)
+    x = torch.rand(1, 3, 150, 160, generator=rng) * 2 - 1
+    known = torch.rand(1, 3, 150, 160, generator=rng) < 0.3
+    reference = whole.fill(x, known, 0.4)
+    tiled = Tiled(whole, size=96, overlap=48, multiple=4)
+    assert as_masked(tiled) is tiled
+    assert ((tiled.fill(x, known, 0.4) - reference) / 2).square().mean() < 1e-6
+    assert (reference - whole.denoise(x, 0.4)).abs().mean() > 0.005  # the mask says something
+
+
+def test_a_mask_that_knows_everything_changes_nothing():
+    prior, x = masked_natural(), torch.rand(2, 3, 30, 41) * 2 - 1
+    everything = torch.ones_like(x, dtype=torch.bool)
+    torch.testing.assert_close(prior.fill(x, everything, 0.3), prior.denoise(x, 0.3))
+
+
+def test_a_grey_picture_is_filled_as_three_equal_channels():
+    prior, x = masked_natural(), torch.rand(1, 1, 32, 32) * 2 - 1
+    known = torch.rand(1, 1, 32, 32) < 0.5
+    colour = prior.fill(x.expand(-1, 3, -1, -1), known.expand(-1, 3, -1, -1), 0.3)
+    torch.testing.assert_close(prior.fill(x, known, 0.3), colour.mean(1, keepdim=True))
+
+
+def test_a_prior_without_a_mask_says_so():
+    assert as_masked(GaussianPrior(torch.zeros(()), torch.tensor(0.25))) is None
+    assert as_masked(Tiled(Spy(), size=64, overlap=16, multiple=8)) is None

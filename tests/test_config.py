@@ -161,7 +161,8 @@ def test_a_name_like_no_other_suggests_nothing():
 
 
 def test_dashes_and_underscores_are_the_same():
-    assert from_mapping({"burn-in": 7, "patch_size": 12}) == RunConfig(burn_in=7, patch_size=12)
+    expected = RunConfig(burn_in=7, patch_size=12, pinned=("burn_in",))
+    assert from_mapping({"burn-in": 7, "patch_size": 12}) == expected
 
 
 def test_values_are_laid_over_a_base():

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from diffbcp_cli.config import RunConfig
-from diffbcp_cli.large import LARGE_PATCH, Blend, for_size, window_side, windows, working_set
+from diffbcp_cli.config import SIZED, RunConfig, from_mapping, to_mapping
+from diffbcp_cli.large import LARGE_PATCH, LARGE_RESHAPE, Blend, for_size, window_side, windows, working_set
 from diffbcp_cli.restoration import Control, restore
 
 SHORT = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, window=64)
@@ -33,6 +33,24 @@ def test_small_photographs_keep_the_usual_options():
     assert for_size(cfg, 512, 513, 0.1) != cfg
     off = RunConfig(size_defaults=False)
     assert for_size(off, 4000, 4000, 0.1) == off
+
+
+def test_an_option_that_was_given_stays_though_it_is_the_usual_one():
+    given = from_mapping({"rank": 200, "iterations": 100})
+    found = for_size(given, 2048, 2048, 0.1)
+    assert (found.rank, found.iterations, found.burn_in) == (200, 100, 40)
+    assert found.coupling == LARGE_PATCH["coupling"]
+    again = from_mapping(to_mapping(given))  # as from the record of a result
+    assert for_size(again, 2048, 2048, 0.1) == found
+
+
+def test_a_printed_configuration_pins_nothing():
+    printed = from_mapping(to_mapping(RunConfig()))
+    assert for_size(printed, 2048, 2048, 0.1) == for_size(RunConfig(), 2048, 2048, 0.1)
+
+
+def test_sized_options_are_those_that_size_defaults_change():
+    assert {*LARGE_PATCH, *LARGE_RESHAPE} <= SIZED | {"rank"}
 
 
 def test_options_that_were_chosen_stay():

@@ -91,7 +91,7 @@ def test_the_edm_weight_undoes_its_output_scale():
     x, sigma = torch.randn(3, 1, 4, 4), torch.tensor([0.05, 0.5, 3.0])
     one, two = EDM(ScaledIdentity(0.0))(x, sigma), EDM(ScaledIdentity(1.0))(x, sigma)
     inputs = x * (sigma.square() + 0.25).rsqrt()[:, None, None, None]
-    weight = EDM(ScaledIdentity(0.0)).weight(sigma)[:, None, None, None]
+    weight = EDM(ScaledIdentity(0.0)).weight(sigma)
     torch.testing.assert_close(weight * (two - one).square(), inputs.square())
 
 

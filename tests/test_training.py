@@ -40,9 +40,13 @@ def go(state, photos, plan, out, settings=SMALL):
     return list(training.train(state, photos, settings, plan, out, save_every=1e9, validate_every=4))
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(folder, tmp_path, precision):
-    settings = replace(SMALL, precision=precision)
+MASKED = replace(SMALL, network=replace(SMALL.network, takes_mask=True))
+
+
+@pytest.mark.parametrize(
+    "settings", [SMALL, replace(SMALL, precision="bf16"), MASKED], ids=["fp32", "bf16", "masked"]
+)
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(folder, tmp_path, settings):
     photos, plan = training.load_photos(folder, settings), Plan(steps=12)
     whole = training.fresh_state(settings)
     go(whole, photos, plan, tmp_path / "whole", settings)
@@ -196,9 +200,9 @@ def test_a_plan_is_steps_or_minutes(bad):
 def test_grey_crops_get_grey_noise(folder):
     settings = TrainSettings(network=SMALL.network, batch_size=40, crop=16, grey_share=0.5)
     photos = training.load_photos(folder, settings)
-    clean, noisy, _ = training.draw_batch(photos.train, settings, rng=torch.Generator().manual_seed(0))
+    batch = training.draw_batch(photos.train, settings, rng=torch.Generator().manual_seed(0))
+    clean, noise = batch.clean, batch.noisy - batch.clean
     grey = (clean == clean[:, :1]).flatten(1).all(1)
-    noise = noisy - clean
     assert 10 <= int(grey.sum()) <= 30
     assert torch.allclose(noise[grey], noise[grey][:, :1].expand(-1, 3, -1, -1), atol=1e-6)
     assert not torch.allclose(noise[~grey][:, 0], noise[~grey][:, 1], atol=1e-2)
@@ -237,3 +241,26 @@ def test_the_command_trains_and_refuses_to_start_over(folder, tmp_path, capsys):
     ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("on", "out"))
     assert all((ours[key] - theirs[key]).abs().max() < 0.01 for key in theirs)
     assert run([*arguments, "--steps", "2", "--resume", "--from", "natural"]) == 2
+
+
+def test_a_network_learns_to_fill_from_one_that_cannot(folder, tmp_path):
+    photos = training.load_photos(folder, MASKED)
+    before = training.fresh_state(replace(SMALL, seed=1)).network
+    state = training.fresh_state(MASKED, before.state_dict())
+    x, noise, missing = torch.rand(2, 3, 16, 16), torch.zeros(2), torch.ones(2, 3, 16, 16)
+    assert torch.equal(state.network(x, noise, missing), before(x, noise))  # it begins as it was
+    go(state, photos, Plan(steps=30), tmp_path / "out", MASKED)
+    assert state.network.enter_mask.weight.abs().max() > 0
+    assert {training.FILLED, "25"} <= state.validations[-1][1].keys()
+
+
+def test_masked_crops_hold_a_guess_where_they_are_not_known(folder):
+    settings = replace(MASKED, batch_size=40, grey_share=0.5, mask_share=0.5)
+    photos = training.load_photos(folder, settings)
+    batch = training.draw_batch(photos.train, settings, rng=torch.Generator().manual_seed(0))
+    masked = ~batch.known.flatten(1).all(1)
+    assert 8 <= int(masked.sum()) <= 32
+    assert batch.noisy.isfinite().all()
+    grey = (batch.clean == batch.clean[:, :1]).flatten(1).all(1)
+    assert torch.equal(batch.known[grey], batch.known[grey][:, :1].expand(-1, 3, -1, -1))
+    assert batch.sigma[masked].median() < batch.sigma[~masked].median()

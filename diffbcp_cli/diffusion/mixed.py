@@ -23,11 +23,11 @@ class MixedPrecision(nn.Module):
         if channels_last:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.dtype = dtype
-        self.run: Callable[[Tensor, Tensor], Tensor] = torch.compile(network) if compile else network
+        self.run: Callable[..., Tensor] = torch.compile(network) if compile else network
 
-    def forward(self, x: Tensor, noise: Tensor) -> Tensor:
-        """x (B, C, H, W), noise (B,) -> (B, C', H, W) in x's own number type."""
+    def forward(self, x: Tensor, noise: Tensor, *mask: Tensor) -> Tensor:
+        """x (B, C, H, W), noise (B,), a mask if the network takes one -> (B, C', H, W) in x's own number type."""
         lower = self.dtype != torch.float32
         with torch.autocast(x.device.type, dtype=self.dtype if lower else None, enabled=lower):
-            out = self.run(x.contiguous(memory_format=self.layout), noise)
+            out = self.run(x.contiguous(memory_format=self.layout), noise, *mask)
         return out.to(x.dtype)

@@ -23,12 +23,14 @@ class NaturalConfig:
 
     channels: one entry per level; level l works at 1 / 2^(l+1) of the image's size.
     blocks: residual blocks per level, on the way down and again on the way up (the last level: once).
+    takes_mask: the network can be told which entries of the image are missing.
     """
 
     channels: tuple[int, ...] = (64, 128, 192)
     blocks: tuple[int, ...] = (1, 2, 2)
     image_channels: int = 3
     embedding_channels: int = 128
+    takes_mask: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a shape that no network can have."""
@@ -116,7 +118,8 @@ class Level(nn.Module):
 class Natural(nn.Module):
     """F(c_in x, c_noise) of EDM: image (B, C, H, W) and c_noise (B,) to (B, C, H, W).
 
-    H and W must be multiples of `config.multiple`.
+    H and W must be multiples of `config.multiple`. The convolution of the mask starts at zero: a network that is
+    to learn what a mask says begins as one that ignores it.
     """
 
     def __init__(self, config: NaturalConfig) -> None:
@@ -126,6 +129,9 @@ class Natural(nn.Module):
         steps = list(pairwise(widths))
         self.embed = NoiseEmbedding(wide)
         self.enter = nn.Conv2d(pixels, widths[0], 3, padding=1)
+        if config.takes_mask:
+            self.enter_mask = nn.Conv2d(pixels, widths[0], 3, padding=1, bias=False)
+            nn.init.zeros_(self.enter_mask.weight)
         self.encode = nn.ModuleList(Level(c, n, wide) for c, n in zip(widths, config.blocks, strict=True))
         self.down = nn.ModuleList(nn.Conv2d(fine, coarse, 2, stride=2) for fine, coarse in steps)
         self.up = nn.ModuleList(nn.Conv2d(coarse, 4 * fine, 1) for fine, coarse in steps)
@@ -137,11 +143,12 @@ class Natural(nn.Module):
         nn.init.zeros_(self.leave.bias)  # type: ignore[arg-type]
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
-        """x (B, C, H, W), c_noise (B,) -> (B, C, H, W)."""
+    def forward(self, x: Tensor, c_noise: Tensor, missing: Tensor | None = None) -> Tensor:
+        """x (B, C, H, W), c_noise (B,), missing (B, C, H, W) 1 where x says nothing -> (B, C, H, W)."""
         embedding = self.embed(c_noise)  # (B, E)
-        h = F.pixel_unshuffle(x, 2).contiguous(memory_format=torch.channels_last)  # (B, 4C, H/2, W/2)
-        h = self.enter(h)  # (B, c0, H/2, W/2)
+        h = self.enter(_unshuffle(x))  # (B, c0, H/2, W/2)
+        if missing is not None:
+            h = h + self.enter_mask(_unshuffle(missing))
         kept = []
         for level, down in zip(self.encode, self.down, strict=False):
             h = level(h, embedding)
@@ -152,3 +159,8 @@ class Natural(nn.Module):
             h = F.pixel_shuffle(up(h), 2) + kept.pop()
             h = level(h, embedding)
         return F.pixel_shuffle(self.leave(h), 2)  # (B, C, H, W)
+
+
+def _unshuffle(x: Tensor) -> Tensor:
+    """(B, C, H, W) -> (B, 4C, H/2, W/2)."""
+    return F.pixel_unshuffle(x, 2).contiguous(memory_format=torch.channels_last)

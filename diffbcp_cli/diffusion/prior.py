@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,12 +24,29 @@ class Prior(Protocol):
         ...
 
 
+class MaskedPrior(Prior, Protocol):
+    """A prior that also knows what to make of missing entries."""
+
+    def fill(self, x: Tensor, known: Tensor, sigma: Tensor | float) -> Tensor:
+        """E[x0 | x0 + sigma eps = x where known]: x and known, bool, (B, C, H, W), sigma a scalar or (B,).
+
+        Where it is not known x holds a guess.
+        """
+        ...
+
+
+def as_masked(prior: Prior) -> MaskedPrior | None:
+    """The prior, if it takes a mask."""
+    return cast(MaskedPrior, prior) if getattr(prior, "takes_mask", False) else None
+
+
 class NetworkPrior:
     """A preconditioned network as a prior: any H x W, grey or colour, the network in its own number type.
 
     denoiser: the preconditioned network; it gets `channels` channels and sides that are multiples of
     `multiple`. Images are padded by reflection at the right and bottom, and the result is cropped. A grey
-    image goes in as equal channels, and the channels of the answer are averaged.
+    image goes in as equal channels, and the channels of the answer are averaged. takes_mask: whether the denoiser
+    does.
     """
 
     def __init__(
@@ -40,24 +57,36 @@ class NetworkPrior:
         channels: int = 3,
         multiple: int = 1,
         dtype: torch.dtype = torch.float32,
+        takes_mask: bool = False,
     ) -> None:
         self.network = network.eval().requires_grad_(False).to(dtype)
         self.channels = channels
         self.multiple = multiple
         self.dtype = dtype
+        self.takes_mask = takes_mask
         self._denoiser = denoiser
 
-    @torch.no_grad()
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
         """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
+        return self._call(x, sigma)
+
+    def fill(self, x: Tensor, known: Tensor, sigma: Tensor | float) -> Tensor:
+        """E[x0 | x0 + sigma eps = x where known]: x and known, bool, (B, C, H, W), sigma a scalar or (B,)."""
+        return self._call(x, sigma, known)
+
+    @torch.no_grad()
+    def _call(self, x: Tensor, sigma: Tensor | float, *mask: Tensor) -> Tensor:
         batch, channels, height, width = x.shape
         if channels not in (1, self.channels):
             raise ValueError(f"the prior takes 1 or {self.channels} channels, not {channels}")
         levels = torch.as_tensor(sigma, dtype=self.dtype, device=x.device).expand(batch)
-        inputs = x.to(self.dtype).expand(-1, self.channels, -1, -1)
-        inputs = pad_to_multiple(inputs, self.multiple).contiguous(memory_format=torch.channels_last)
-        result = self._denoiser(inputs, levels)[:, :, :height, :width].to(x.dtype)
+        padded = [self._padded(x.to(self.dtype)), *(self._padded(known.to(self.dtype)) > 0 for known in mask)]
+        result = self._denoiser(padded[0], levels, *padded[1:])[:, :, :height, :width].to(x.dtype)
         return result.mean(1, keepdim=True) if channels < self.channels else result.contiguous()
+
+    def _padded(self, x: Tensor) -> Tensor:
+        colour = x.expand(-1, self.channels, -1, -1)
+        return pad_to_multiple(colour, self.multiple).contiguous(memory_format=torch.channels_last)
 
 
 def pad_to_multiple(x: Tensor, multiple: int) -> Tensor:

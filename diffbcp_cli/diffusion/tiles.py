@@ -7,6 +7,7 @@ the network's own size and back.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .prior import Prior
+from .prior import Prior, as_masked
 
 
 def reflected(length: int, *, before: int, after: int, device: torch.device) -> Tensor:
@@ -93,12 +94,12 @@ class Tiled:
     """A prior for images of any size from one that is at home at `size` x `size`.
 
     overlap: pixels that neighbouring tiles share. multiple: tiles are shifted by multiples of this.
-    batch: tiles that go through the network at once. fill: an image smaller than a tile is extended to a
+    batch: tiles that go through the network at once. extend: an image smaller than a tile is extended to a
     whole one by reflection; without it the network gets the image as it is.
     """
 
     def __init__(
-        self, prior: Prior, *, size: int, overlap: int, multiple: int, batch: int = 4, fill: bool = True
+        self, prior: Prior, *, size: int, overlap: int, multiple: int, batch: int = 4, extend: bool = True
     ) -> None:
         if not 0 <= overlap < size:
             raise ValueError(f"tiles of {size} pixels cannot overlap by {overlap}")
@@ -107,7 +108,7 @@ class Tiled:
         self.overlap = overlap
         self.multiple = multiple
         self.batch = batch
-        self.fill = fill
+        self.extend = extend
         self._axes: dict[tuple[int, torch.device], Axis] = {}
 
     @property
@@ -115,22 +116,41 @@ class Tiled:
         """The bare torch module."""
         return self.prior.network
 
+    @property
+    def takes_mask(self) -> bool:
+        """Whether there is a `fill`."""
+        return as_masked(self.prior) is not None
+
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
         """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
+        return self._by_tiles(lambda parts, levels: self.prior.denoise(parts[0], levels), [x], sigma)
+
+    def fill(self, x: Tensor, known: Tensor, sigma: Tensor | float) -> Tensor:
+        """E[x0 | x0 + sigma eps = x where known]: x and known, bool, (B, C, H, W), sigma a scalar or (B,)."""
+        prior = as_masked(self.prior)
+        assert prior is not None
+        return self._by_tiles(lambda parts, levels: prior.fill(parts[0], parts[1], levels), [x, known], sigma)
+
+    def _by_tiles(
+        self, call: Callable[[list[Tensor], Tensor], Tensor], images: list[Tensor], sigma: Tensor | float
+    ) -> Tensor:
+        """Call the prior on the same tile of all images, one tile after the other, and blend its answers."""
+        x = images[0]
         batch, _, height, width = x.shape
         levels = as_levels(sigma, x)
-        if not self.fill and max(height, width) <= self.size:
-            return self.prior.denoise(x, levels)
+        if not self.extend and max(height, width) <= self.size:
+            return call(images, levels)
         rows, columns = self._axis(height, x.device), self._axis(width, x.device)
-        padded = x[:, :, reflected(height, before=rows.before, after=rows.after, device=x.device)]
-        padded = padded[..., reflected(width, before=columns.before, after=columns.after, device=x.device)]
+        down = reflected(height, before=rows.before, after=rows.after, device=x.device)
+        across = reflected(width, before=columns.before, after=columns.after, device=x.device)
+        padded = [image[:, :, down][..., across] for image in images]
         corners = [(i, j) for i in range(len(rows.starts)) for j in range(len(columns.starts))]
         at_once = max(self.batch // batch, 1)
-        result = torch.zeros_like(padded)
+        result = torch.zeros_like(padded[0])
         for first in range(0, len(corners), at_once):
             part = corners[first : first + at_once]
-            windows = [_window_of(padded, rows, columns, i, j) for i, j in part]
-            answers = self.prior.denoise(torch.cat(windows), levels.repeat(len(part)))
+            windows = [torch.cat([_window_of(p, rows, columns, i, j) for i, j in part]) for p in padded]
+            answers = call(windows, levels.repeat(len(part)))
             for (i, j), answer in zip(part, answers.chunk(len(part)), strict=True):
                 weight = rows.weights[i][:, None] * columns.weights[j]  # (tile, tile)
                 _window_of(result, rows, columns, i, j).add_(answer * weight.to(x.dtype))
@@ -141,7 +161,7 @@ class Tiled:
         key = (length, device)
         if key not in self._axes:
             tile = self.size
-            if not self.fill:
+            if not self.extend:
                 tile = even_tile(length, tile, self.overlap, self.multiple)
             axis = cut(length, tile=tile, overlap=min(self.overlap, tile - 1), multiple=self.multiple)
             self._axes[key] = Axis(axis.tile, axis.before, axis.after, axis.starts, axis.weights.to(device))

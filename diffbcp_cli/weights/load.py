@@ -34,7 +34,7 @@ class Built:
     """A network and how it is used.
 
     size: the side it was trained at, or None if any will do. precondition: the network, as it is to be
-    called, to a denoiser. tolerant: measured to lose nothing in bfloat16.
+    called, to a denoiser. tolerant: measured to lose nothing in bfloat16. takes_mask: the denoiser does.
     """
 
     network: nn.Module
@@ -43,6 +43,7 @@ class Built:
     multiple: int
     size: int | None
     tolerant: bool = False
+    takes_mask: bool = False
 
 
 class LoadedPrior:
@@ -61,6 +62,20 @@ class LoadedPrior:
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
         """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
         return self.prior.denoise(x, sigma)
+
+    @property
+    def takes_mask(self) -> bool:
+        """Whether there is a `fill`."""
+        return bool(getattr(self.prior, "takes_mask", False))
+
+    def fill(self, x: Tensor, known: Tensor, sigma: Tensor | float) -> Tensor:
+        """E[x0 | x0 + sigma eps = x where known]: x and known, bool, (B, C, H, W), sigma a scalar or (B,)."""
+        from ..diffusion.prior import as_masked
+
+        prior = as_masked(self.prior)
+        if prior is None:
+            raise ModelError("this prior does not take a mask")
+        return prior.fill(x, known, sigma)
 
 
 def load_prior(
@@ -105,7 +120,13 @@ def assemble(
     channels_last = on_gpu or built.size is None  # `natural` wants it everywhere
     fast = MixedPrecision(network, dtype=dtype, channels_last=channels_last, compile=compile)
     denoiser = built.precondition(fast)
-    prior = NetworkPrior(network, denoiser, channels=built.channels, multiple=built.multiple)
+    prior = NetworkPrior(
+        network,
+        denoiser,
+        channels=built.channels,
+        multiple=built.multiple,
+        takes_mask=built.takes_mask,
+    )
     batch = 4 if on_gpu else 1
     if built.size is None:
         if scale == "fit":
@@ -116,7 +137,7 @@ def assemble(
             overlap=NATURAL_OVERLAP,
             multiple=built.multiple,
             batch=batch,
-            fill=False,
+            extend=False,
         )
     if scale == "fit":
         return Fitted(prior, size=built.size)
@@ -150,7 +171,15 @@ def _natural(config: Mapping[str, Any], files: Files) -> Built:
     shape = NaturalConfig.from_options(config)
     network = Natural(shape)
     fit_weights(network, read_weights(files.weights))
-    return Built(network, EDM, shape.image_channels, shape.multiple, None, tolerant=True)
+    return Built(
+        network,
+        EDM,
+        shape.image_channels,
+        shape.multiple,
+        None,
+        tolerant=True,
+        takes_mask=shape.takes_mask,
+    )
 
 
 def _adm(config: Mapping[str, Any], files: Files) -> Built:

@@ -1,0 +1,30 @@
+"""A first guess at missing entries: averages of known ones over ever larger squares."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+_LEVELS = 7  # squares of 128 pixels a side; what is farther from any known entry is zero
+
+
+def interpolate(x: Tensor, known: Tensor, levels: int = _LEVELS) -> Tensor:
+    """x (B, C, H, W) where known, elsewhere a smooth guess from the nearest known entries.
+
+    Averages over squares of 2, 4, 8, ... pixels; where a square has no known entry, its value is interpolated from
+    those of the squares twice as large.
+    """
+    weight = known.to(x.dtype)
+    return _fill(torch.where(known, x, 0), weight, levels)
+
+
+def _fill(value: Tensor, weight: Tensor, levels: int) -> Tensor:
+    """value (B, C, h, w) counts by weight in [0, 1]; the rest comes from coarser levels."""
+    height, width = value.shape[-2:]
+    if levels == 0 or max(height, width) == 1:
+        return value * weight
+    total, count = (F.avg_pool2d(part, 2, ceil_mode=True) for part in (value * weight, weight))
+    coarse = _fill(total / count.clamp_min(1e-6), (4 * count).clamp_max(1), levels - 1)
+    guess = F.interpolate(coarse, scale_factor=2, mode="bilinear", align_corners=False)[..., :height, :width]
+    return guess + weight * (value - guess)
