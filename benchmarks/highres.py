@@ -183,6 +183,7 @@ def main() -> None:
     results = []
     for found in scaling(args) if args.scaling else compare(args):
         results.append(found)
+        save(args.json, results)  # what has been measured stays, whatever comes
         print(*(f"{v:.3f}" if isinstance(v, float) else v for v in found.values()), flush=True)
     names = list(dict.fromkeys(key for found in results for key in found))
     cells = [
@@ -192,7 +193,6 @@ def main() -> None:
     if args.scaling and len(results) > 1:
         slopes = ", ".join(f"{key} {slope(results, key):.2f}" for key in ("seconds", "cpu", "peak"))
         print(f"slopes in the number of pixels: {slopes}")
-    save(args.json, results)
 
 
 if __name__ == "__main__":

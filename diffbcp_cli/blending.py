@@ -18,12 +18,17 @@ _FEWEST = 20
 
 
 def weigh(restored: Sequence[Tensor], values: Tensor, held: Tensor) -> list[float]:
-    """Weights of the restorations (..., C, H, W); values are the measured ones, held says where they count."""
+    """Weights of the restorations (..., C, H, W); values are the measured ones, held says where they count.
+
+    If one of them is not finite there, the first has all the weight.
+    """
     count = len(restored)
     if int(held.sum()) < _FEWEST:
         return [1 / count] * count
-    errors = torch.stack([(picture - values)[held] for picture in restored]).double().cpu()
+    errors = torch.stack([(picture - values)[held] for picture in restored]).cpu().double()
     square = errors @ errors.T / errors.shape[1]
+    if not bool(square.isfinite().all()):
+        return [1.0, *[0.0] * (count - 1)]
     square += _RIDGE * square.diagonal().mean() * torch.eye(count, dtype=square.dtype)
     taking_part = list(range(count))
     while True:

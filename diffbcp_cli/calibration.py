@@ -29,7 +29,7 @@ SHARE = 0.05  # of the known entries
 MOST, FEWEST = 30_000, 100  # entries held out
 SMALLEST_FACTOR, SMALLEST_STD = 0.1, 1e-6
 _SCATTERED = 0.7
-_TRIES = 400
+_TRIES = 20000
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,20 @@ def hold_out(observed: Bools, *, rng: Generator) -> HeldOut:
     wanted = min(MOST, max(FEWEST, int(SHARE * observed.sum())))
     if observed.sum() < 4 * FEWEST:
         raise InputError("too few known pixels to hold some out", hint="run without --calibrate")
+    strokes = not is_scattered(observed)
+    return HeldOut(like_missing(observed, wanted, side=min(observed.shape[:2]) // 6, rng=rng), strokes)
+
+
+def like_missing(observed: Bools, wanted: int, *, side: int, rng: Generator) -> Bools:
+    """Choose about `wanted` known entries: single ones if the missing are, else strokes in windows of this side."""
     if is_scattered(observed):
-        return HeldOut(scatter(observed, wanted, rng=rng), strokes=False)
-    return HeldOut(_strokes(observed, wanted, rng), strokes=True)
+        return scatter(observed, wanted, rng=rng)
+    return _strokes(observed, wanted, max(4, side), rng)
 
 
 def is_scattered(observed: Bools) -> bool:
     """Whether missing entries have about as many known neighbours as known ones have."""
-    if observed.all():
+    if observed.all() or not observed.any():
         return True
     padded = np.pad(observed.astype(np.float32), ((1, 1), (1, 1), (0, 0)), mode="edge")
     height, width = observed.shape[:2]
@@ -112,19 +118,27 @@ def scatter(observed: Bools, wanted: int, *, rng: Generator) -> Bools:
     return np.repeat(held[..., None], observed.shape[2], axis=2) if whole else held
 
 
-def _strokes(observed: Bools, wanted: int, rng: Generator) -> Bools:
-    """Pieces of the missing pattern itself, mirrored and moved to random places, in random windows."""
+def _strokes(observed: Bools, wanted: int, side: int, rng: Generator) -> Bools:
+    """Pieces of the missing pattern itself, `side` pixels wide, mirrored and moved to known places."""
     height, width = observed.shape[:2]
     held = np.zeros_like(observed)
-    side = max(16, min(height, width) // 6)
+    missing = np.flatnonzero((~observed).any(2))
+    known = np.flatnonzero(observed.any(2))
+    count = 0
     for _ in range(_TRIES):
-        pattern = ~observed[:: rng.choice([-1, 1]), :: rng.choice([-1, 1])]
-        pattern = np.roll(pattern, (rng.integers(height), rng.integers(width)), axis=(0, 1))
-        top, left = (int(rng.integers(max(1, length - side + 1))) for length in (height, width))
-        window = (slice(top, top + side), slice(left, left + side))
-        held[window] |= pattern[window] & observed[window]
-        if held.sum() >= wanted:
+        if count >= wanted:
             break
+        (row, column), (top, left) = (divmod(int(rng.choice(places)), width) for places in (missing, known))
+        across, down = (rng.choice([-1, 1]) * np.arange(-(side // 2), side - side // 2) for _ in range(2))
+        pattern = ~observed[(row + down)[:, None] % height, (column + across) % width]
+        window = (
+            slice(max(0, top - side // 2), top - side // 2 + side),
+            slice(max(0, left - side // 2), left - side // 2 + side),
+        )
+        there = observed[window] & ~held[window]
+        piece = there & pattern[-there.shape[0] :, -there.shape[1] :]
+        held[window] |= piece
+        count += int(piece.sum())
     return held
 
 

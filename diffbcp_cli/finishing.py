@@ -33,8 +33,10 @@ from .diffusion.prior import Prior, as_masked
 
 RELAXATION = 1.8  # a: beyond 1, for fewer calls; below 2, for stability
 TRIAL_SHARE = 0.04  # of the known pixels are held out to choose the level
+TRIAL_WINDOW = 16  # pixels a side: where holes are wide, pieces of this size are held out
 _TRIAL_SIDE = 192  # pixels a side, at most, that the level is chosen on
 _PART_SIDE, _PART_EVERY = 128, 512  # of a large picture: squares of so many pixels, one for every 512 a side
+FILLS = 2  # calls of a prior that takes a mask
 _FEWEST = 20
 _STEP = math.sqrt(0.5)
 _STEPS = 8
@@ -67,7 +69,8 @@ def finish(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: fl
 
 def finish_by(choice: Choice, prior: Prior, values: Tensor, known: Tensor, start: Tensor) -> Tensor:
     """The finished picture (..., C, H, W), averaged with the fills if there are any; arguments as in `finish`."""
-    finished = finish(prior, values, known, start, choice.level, calls=choice.calls)
+    calls = choice.calls if choice.weights[0] > 0 else 0
+    finished = finish(prior, values, known, start, choice.level, calls=calls)
     if choice.fill_level is None:
         return finished
     return average([finished, *_fills(prior, values, known, start, choice.fill_level)], choice.weights)
@@ -75,12 +78,11 @@ def finish_by(choice: Choice, prior: Prior, values: Tensor, known: Tensor, start
 
 def _fills(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> list[Tensor]:
     """What a prior that takes a mask makes of the known pixels: alone, and with the start as a guess."""
-    masked = as_masked(prior)
+    masked, shape = as_masked(prior), values.shape
     assert masked is not None
-    shape = values.shape
     values, known, start = (image.reshape(-1, *shape[-3:]) for image in (values, known, start))
     guesses = (interpolate(values, known), torch.where(known, values, start))
-    return [masked.fill(guess, known, level).reshape(shape) for guess in guesses]
+    return [masked.fill(guess, known, max(level, _LOWEST)).reshape(shape) for guess in guesses]
 
 
 def _steps(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> Iterator[Tensor]:

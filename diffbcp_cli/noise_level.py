@@ -111,4 +111,4 @@ def _in_blocks(image: Tensor) -> Tensor:
     """Sums over channels and over squares of the pictures: (N, C, H, W) -> (blocks,), up to one common factor."""
     height, width = image.shape[-2:]
     grid = (min(_BLOCKS, height), min(_BLOCKS, width))
-    return functional.adaptive_avg_pool2d(image.sum(1, keepdim=True).double(), grid).flatten()
+    return functional.adaptive_avg_pool2d(image.sum(1, keepdim=True).cpu().double(), grid).flatten()

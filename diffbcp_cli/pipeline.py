@@ -23,6 +23,7 @@ from .config import RunConfig, to_mapping
 from .errors import InputError
 from .io import checkpoints, files, images, masks, pictures
 from .io.images import Photo
+from .large import for_size
 from .restoration import Bools, Control, Outcome, Snapshot, restore
 from .summary import NORMAL_90
 from .weights import LoadedPrior
@@ -166,7 +167,9 @@ _FREE = (
 def _identity(opened: Opened, cfg: RunConfig, prior: LoadedPrior | None) -> dict[str, Any]:
     """What a checkpoint belongs to: the pixels, the mask, the options, the prior, and the kind of device."""
     digest = hashlib.sha256(opened.photo.pixels.tobytes() + np.packbits(opened.observed).tobytes())
-    options = {**to_mapping(cfg), "pinned": [name for name in cfg.pinned if name not in _FREE]}
+    height, width = opened.observed.shape[:2]
+    options = to_mapping(for_size(cfg, height, width, float(opened.observed.mean())))
+    del options["pinned"]  # what it did is in the other options
     return {
         "pixels": digest.hexdigest(),
         "name": opened.job.name,
@@ -312,6 +315,7 @@ def _record(opened: Opened, prior: LoadedPrior | None, outcome: Outcome) -> dict
         "noise": outcome.noise(cfg.burn_in),
         "tensor_noise": outcome.tensor_noise(cfg.burn_in),
         "finish_level": outcome.finish_level,
+        "finish_weights": None if outcome.finish_weights is None else list(outcome.finish_weights),
         "rank": {"last": trace.rank[-1], "active": trace.active_rank[-1]},
         "mean_std": float(outcome.std.mean()),
         "iterations": len(trace.noise_std),

@@ -18,7 +18,7 @@ from torch import Tensor
 from .bcp.state import observe
 from .bcp.stream import observe_in_chunks, observe_some
 from .bcp.tensorize import Patches, tensorize
-from .calibration import Calibration, HeldOut, calibrate, hold_out, scatter
+from .calibration import Calibration, HeldOut, calibrate, hold_out, like_missing
 from .chains import Chains, Trace
 from .config import RunConfig
 from .convergence import Convergence, convergence
@@ -26,7 +26,7 @@ from .coupling import CouplingRule
 from .devices import pick_device
 from .diffusion.prior import Prior, as_masked
 from .errors import InputError
-from .finishing import TRIAL_SHARE, Choice, choose, finish_by, parts, parts_share
+from .finishing import FILLS, TRIAL_SHARE, TRIAL_WINDOW, Choice, choose, finish_by, parts, parts_share
 from .large import ATOM_SWEEPS, IN_CHUNKS, LARGE, NOISE_SLACK, Blend, Window, for_size, window_side, windows
 from .noise_level import NoiseLevel, most_likely_noise
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
@@ -51,8 +51,8 @@ class Outcome:
     """A restoration, arrays (H, W, C) in [0, 1] units.
 
     mean, std: over the draws after burn-in. If there is a prior it finishes the mean (finishing.py), at noise level
-    finish_level, and the variance of its own draws (spread.py) is added. prior_mean: the mean of the draws of
-    the prior's image.
+    finish_level and with finish_weights, and the variance of its own draws (spread.py) is added.
+    prior_mean: the mean of the draws of the prior's image.
     prior_noise: the noise level by the prior (noise_level.py), if there is one and none was given.
     samples: (n, H, W, C) every `thin`-th draw, only if asked for. trace: of the first chain, traces: of all.
     finished: False after an interruption. cfg: the options that were used, as a time budget chose them.
@@ -70,6 +70,7 @@ class Outcome:
     convergence: Convergence
     calibration: Calibration | None
     finish_level: float | None
+    finish_weights: tuple[float, ...] | None
     prior_noise: NoiseLevel | None
 
     @property
@@ -246,9 +247,11 @@ def _take_up_windows(blend: Blend, parts: list[Window], start: Snapshot) -> tupl
         blend.take_up(tensors, parts[: plain["windows"]])
         return float(plain["seconds"]), [Trace(**chain["trace"]) for chain in plain["chains"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            "the checkpoint is damaged: parts are missing", hint="run without --resume"
-        ) from error
+        raise _damaged() from error
+
+
+def _damaged() -> InputError:
+    return InputError("the checkpoint is damaged: parts are missing", hint="run without --resume")
 
 
 def _restore_whole(
@@ -273,7 +276,8 @@ def _restore_whole(
 
     def snapshot() -> Snapshot:
         tensors, plain = chains.snapshot()
-        return tensors, {**plain, "seconds": earlier + time.perf_counter() - started}
+        planned = {"iterations": cfg.iterations, "burn_in": cfg.burn_in}
+        return tensors, {**plain, "planned": planned, "seconds": earlier + time.perf_counter() - started}
 
     finished, judged = _run(chains, cfg, control, snapshot)
     if chains.image.count == 0 and chains.last is not None:
@@ -308,6 +312,7 @@ def _restore_whole(
         convergence=judged,
         calibration=calibration,
         finish_level=None if choice is None else choice.level / 2,
+        finish_weights=None if choice is None else choice.weights,
         prior_noise=noise_level,
     )
 
@@ -325,15 +330,14 @@ def _take_up(chains: Chains, start: Snapshot) -> float:
         chains.resume(*start)
         return float(start[1]["seconds"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            "the checkpoint is damaged: parts are missing", hint="run without --resume"
-        ) from error
+        raise _damaged() from error
 
 
 def _trial(shown: Bools, cfg: RunConfig, name: str) -> Bools:
     """Known entries (H, W, C) by which the finish chooses its level."""
     rng = np.random.default_rng(seed_of(cfg.seed, f"{name}#trial"))
-    return scatter(shown, int(TRIAL_SHARE * shown.sum()), rng=rng)
+    side = min(TRIAL_WINDOW, min(shown.shape[:2]) // 4)
+    return like_missing(shown, int(TRIAL_SHARE * shown.sum()), side=side, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -461,8 +465,10 @@ def _within_budget(
     if cfg.time_budget is None:
         return cfg
     if control.start is not None:
-        chosen = control.start[1]["options"]
-        return replace(cfg, time_budget=None, iterations=chosen["iterations"], burn_in=chosen["burn_in"])
+        try:
+            return replace(cfg, time_budget=None, **control.start[1]["planned"])
+        except (KeyError, TypeError) as error:
+            raise _damaged() from error
     started = time.perf_counter()
     cost = _seconds_per_step(_sampler(pixels, shown, cfg, prior, device), device)
     if prior is not None and cfg.finish:
@@ -499,7 +505,7 @@ def calls_after(finish_calls: int, pixels: int) -> float:
     """Calls of the prior after the chains, counted by the whole picture: the finish, its level, noise, draws."""
     if finish_calls == 0:
         return 0.0
-    return finish_calls + CALLS * _draws(pixels) + TRIAL_CALLS * parts_share(math.isqrt(pixels))
+    return finish_calls + FILLS + CALLS * _draws(pixels) + TRIAL_CALLS * parts_share(math.isqrt(pixels))
 
 
 def _draws(pixels: int) -> int:

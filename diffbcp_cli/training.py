@@ -15,7 +15,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -450,8 +450,17 @@ def _like(parameter: Tensor, value: Tensor) -> Tensor:
     return torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
 
 
+def with_network_of(path: Path, settings: TrainSettings) -> TrainSettings:
+    """The settings for the network that a checkpoint holds; one from before masks does not take any."""
+    if not path.is_file():
+        return settings
+    with safe_open(path, framework="pt") as file:
+        shape = json.loads(file.metadata()["training"])["settings"]["network"]
+    return replace(settings, network=NaturalConfig.from_options(shape))
+
+
 def _same_run(record: dict[str, Any], settings: TrainSettings, photos: Photos, path: Path) -> None:
-    if record["settings"]["network"] != settings.network.options():
+    if NaturalConfig.from_options(record["settings"]["network"]) != settings.network:
         raise UsageError(f"{path} holds a network of another shape", hint="train into a new folder")
     if record["photographs"] != photos.fingerprint:
         raise UsageError(

@@ -240,3 +240,11 @@ def test_a_grey_picture_is_filled_as_three_equal_channels():
 def test_a_prior_without_a_mask_says_so():
     assert as_masked(GaussianPrior(torch.zeros(()), torch.tensor(0.25))) is None
     assert as_masked(Tiled(Spy(), size=64, overlap=16, multiple=8)) is None
+
+
+def test_many_pictures_go_through_the_network_a_few_at_a_time():
+    spy = Spy()
+    x = torch.rand(5, 3, 40, 100)
+    out = Tiled(spy, size=64, overlap=16, multiple=8, batch=2).denoise(x, torch.linspace(0.1, 0.5, 5))
+    assert torch.allclose(out, x, atol=1e-6)
+    assert max(call[0][0] for call in spy.calls) == 2

@@ -9,7 +9,7 @@ import pytest
 import tifffile
 from test_restore_cli import SHORT
 
-from diffbcp_cli.calibration import HeldOut, calibrate, hold_out, is_scattered
+from diffbcp_cli.calibration import HeldOut, calibrate, hold_out, is_scattered, like_missing
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import InputError
 from diffbcp_cli.io.mask_kinds import recipe
@@ -101,3 +101,19 @@ def test_inpaint_calibrates_the_std_and_says_so(photo, mask, tmp_path):
     samples = np.load(scaled / "photo.samples.npz")["samples"]
     assert std.max() > 0
     assert samples.std() > 0
+
+
+@pytest.mark.parametrize(("size", "hole"), [(16, (0, 8)), (40, (3, 5)), (300, (100, 120))])
+def test_pieces_of_a_single_hole_are_held_out_elsewhere(size, hole):
+    observed = np.ones((size, size, 3), bool)
+    observed[slice(*hole), slice(*hole)] = False
+    wanted = int(0.04 * observed.sum())
+    held = like_missing(observed, wanted, side=size // 4, rng=np.random.default_rng(0))
+    assert wanted <= held.sum() < wanted + 3 * (size // 4) ** 2
+    assert not (held & ~observed).any()
+    assert (held == held[..., :1]).all()
+
+
+def test_where_nothing_is_known_nothing_is_held_out():
+    nothing = np.zeros((20, 20, 3), bool)
+    assert not like_missing(nothing, 0, side=5, rng=np.random.default_rng(0)).any()

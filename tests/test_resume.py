@@ -252,3 +252,13 @@ def test_what_a_kill_in_the_middle_of_a_checkpoint_leaves_is_removed(photo, mask
     (room / ".tmpXYZ").write_bytes(b"half")
     assert run(arguments(photo, mask, tmp_path / "out", "--checkpoint-every", "0.001")) == 0
     assert not [name for name in outputs(tmp_path / "out") if name.startswith(".")]
+
+
+def test_a_run_within_a_time_budget_keeps_the_length_that_it_chose():
+    pixels, observed = damaged()
+    cfg, saved = config(iterations=4000, burn_in=1600, time_budget=0.001, save=("mean",)), []
+    first = restore(pixels, observed, cfg, prior=None, control=Control(stop=stop_after(2), save=saved.append))
+    assert not first.finished
+    again = restore(pixels, observed, cfg, prior=None, control=Control(start=saved[-1]))
+    assert again.finished
+    assert again.cfg.iterations == first.cfg.iterations == len(again.trace.rank) < 10

@@ -264,3 +264,12 @@ def test_masked_crops_hold_a_guess_where_they_are_not_known(folder):
     grey = (batch.clean == batch.clean[:, :1]).flatten(1).all(1)
     assert torch.equal(batch.known[grey], batch.known[grey][:, :1].expand(-1, 3, -1, -1))
     assert batch.sigma[masked].median() < batch.sigma[~masked].median()
+
+
+def test_a_run_from_before_masks_goes_on_without_them(folder, tmp_path):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    settings = training.with_network_of(out / training.CHECKPOINT, MASKED)
+    assert settings == SMALL
+    assert training.resume_point(out, settings, photos, Plan(steps=4)).step == 1
+    assert training.with_network_of(tmp_path / "nothing", MASKED) == MASKED

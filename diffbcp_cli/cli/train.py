@@ -62,6 +62,8 @@ def train(
     settings = training.TrainSettings(
         batch_size=batch_size, crop=crop, learning_rate=lr, seed=seed, precision=precision
     )
+    if resume:
+        settings = training.with_network_of(out / training.CHECKPOINT, settings)
     plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
     if not resume and (out / training.CHECKPOINT).exists():
         raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")

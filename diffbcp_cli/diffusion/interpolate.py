@@ -6,25 +6,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_LEVELS = 7  # squares of 128 pixels a side; what is farther from any known entry is zero
 
-
-def interpolate(x: Tensor, known: Tensor, levels: int = _LEVELS) -> Tensor:
-    """x (B, C, H, W) where known, elsewhere a smooth guess from the nearest known entries.
+def interpolate(x: Tensor, known: Tensor) -> Tensor:
+    """x (B, C, H, W) where known, elsewhere a smooth guess from the nearest known entries; zero if there are none.
 
     Averages over squares of 2, 4, 8, ... pixels; where a square has no known entry, its value is interpolated from
     those of the squares twice as large.
     """
-    weight = known.to(x.dtype)
-    return _fill(torch.where(known, x, 0), weight, levels)
+    return _fill(torch.where(known, x, 0), known.to(x.dtype))
 
 
-def _fill(value: Tensor, weight: Tensor, levels: int) -> Tensor:
+def _fill(value: Tensor, weight: Tensor) -> Tensor:
     """value (B, C, h, w) counts by weight in [0, 1]; the rest comes from coarser levels."""
     height, width = value.shape[-2:]
-    if levels == 0 or max(height, width) == 1:
+    if max(height, width) == 1:
         return value * weight
     total, count = (F.avg_pool2d(part, 2, ceil_mode=True) for part in (value * weight, weight))
-    coarse = _fill(total / count.clamp_min(1e-6), (4 * count).clamp_max(1), levels - 1)
+    coarse = _fill(total / count.clamp_min(1e-6), (4 * count).clamp_max(1))
     guess = F.interpolate(coarse, scale_factor=2, mode="bilinear", align_corners=False)[..., :height, :width]
     return guess + weight * (value - guess)

@@ -140,6 +140,9 @@ class Tiled:
         levels = as_levels(sigma, x)
         if not self.extend and max(height, width) <= self.size:
             return call(images, levels)
+        if batch > self.batch:
+            cuts = [slice(first, first + self.batch) for first in range(0, batch, self.batch)]
+            return torch.cat([self._by_tiles(call, [i[part] for i in images], levels[part]) for part in cuts])
         rows, columns = self._axis(height, x.device), self._axis(width, x.device)
         down = reflected(height, before=rows.before, after=rows.after, device=x.device)
         across = reflected(width, before=columns.before, after=columns.after, device=x.device)
