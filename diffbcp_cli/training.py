@@ -45,6 +45,7 @@ OPTIMIZER_STATE = (("momentum",), ("step", "exp_avg", "exp_avg_sq"))
 """What Muon and AdamW remember of each parameter, as checkpoints name it."""
 VALIDATION_LEVELS = (15, 25, 50, 75)
 """Noise levels of the validation, of 255; on [-1, 1] they are 2 / 255 as large."""
+_FILLER = "filler."
 FILLED = "90 % missing"
 """What the validation calls filling nine in ten pixels, at the noise below."""
 FILLED_NOISE = 0.05
@@ -245,13 +246,14 @@ def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) 
 class Batch:
     """Clean crops x0 (B, 3, h, w), noisy ones x0 + sigma eps, sigma (B,), and what of them is known (B, 3, h, w).
 
-    Where they are not known the noisy crops hold a guess from what is.
+    Where they are not known the noisy crops hold a guess from what is. masked: (B,) crops with a mask.
     """
 
     clean: Tensor
     noisy: Tensor
     sigma: Tensor
     known: Tensor
+    masked: Tensor
 
 
 def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Batch:
@@ -275,7 +277,7 @@ def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator)
     noise = torch.randn(clean.shape, generator=rng)
     noise = torch.where(is_grey, noise[:, :1], noise)
     noisy = clean + sigma[:, None, None, None] * noise
-    return Batch(clean, interpolate(noisy, known), sigma, known)
+    return Batch(clean, interpolate(noisy, known), sigma, known, masked)
 
 
 # ---------------------------------------------------------------------------------------------- one step
@@ -285,7 +287,7 @@ def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = No
     """The state before the first step.
 
     start: weights to begin with, of a network with the same channels. Blocks that they do not have begin as
-    the identity and the mask is ignored at first, so the network begins as good as they are.
+    the identity, and a filler that they do not have as the denoiser, so the network begins as good as they are.
     """
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
@@ -298,11 +300,12 @@ def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = No
 
 
 def _begin_with(network: Natural, start: Mapping[str, Tensor]) -> None:
-    """Put weights into a network that may have more blocks, or take a mask besides."""
+    """Put weights into a network that may have more blocks, or a filler besides."""
     own = network.state_dict()
+    start = {**{_FILLER + key: value for key, value in start.items() if _FILLER + key in own}, **start}
     fits = all(key in own and own[key].shape == value.shape for key, value in start.items())
     grown = own.keys() - start.keys()
-    if not fits or any(".blocks." not in key and not key.startswith("enter_mask.") for key in grown):
+    if not fits or any(".blocks." not in key and key != f"{_FILLER}enter_mask.weight" for key in grown):
         raise UsageError(
             "the weights to begin with are of a network of another shape",
             hint=f"channels {network.config.channels}, at most {network.config.blocks} blocks",
@@ -315,7 +318,7 @@ def _optimizers(network: Natural, settings: TrainSettings) -> tuple[Muon, torch.
     inner: list[torch.nn.Parameter] = []
     rest: list[torch.nn.Parameter] = []
     for name, parameter in network.named_parameters():
-        is_inner = parameter.ndim == 4 and not name.startswith(("enter", "leave"))
+        is_inner = parameter.ndim == 4 and not name.removeprefix(_FILLER).startswith(("enter", "leave"))
         (inner if is_inner else rest).append(parameter)
     rate = settings.learning_rate
     return (
@@ -333,15 +336,25 @@ def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
 
 
 def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, progress: float) -> TrainInfo:
-    """One step on the EDM loss, weight(sigma) ||D(x0 + sigma eps, sigma) - x0||^2, then the moving average."""
+    """One step on the EDM loss, weight(sigma) ||D(x0 + sigma eps, sigma) - x0||^2, then the moving average.
+
+    Crops with a mask go to the filler, the others to the denoiser.
+    """
     rate = learning_rate(settings, state.step, progress)
     batch = draw_batch(photos, settings, rng=state.rng)
     denoiser = EDM(MixedPrecision(state.network, dtype=settings.dtype, channels_last=True))
-    known = batch.known if settings.network.takes_mask else None
-    error = (denoiser(batch.noisy, batch.sigma, known) - batch.clean).square()
-    loss = (denoiser.weight(batch.sigma, known) * error).mean()
     state.network.zero_grad()
+    loss = batch.clean.new_zeros(())
+    for chosen, masked in ((~batch.masked, False), (batch.masked, True)):
+        if not bool(chosen.any()):
+            continue
+        sigma, known = batch.sigma[chosen], batch.known[chosen] if masked else None
+        error = (denoiser(batch.noisy[chosen], sigma, known) - batch.clean[chosen]).square()
+        loss = loss + (denoiser.weight(sigma, known) * error).sum() / batch.clean.numel()
     loss.backward()  # type: ignore[no-untyped-call]
+    for parameter in state.network.parameters():
+        if parameter.grad is None:  # by chance no crop had a mask, or all had
+            parameter.grad = torch.zeros_like(parameter)
     norm = torch.nn.utils.clip_grad_norm_(state.network.parameters(), settings.clip)
     for optimizer in state.optimizers:
         for group in optimizer.param_groups:

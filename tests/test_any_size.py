@@ -224,10 +224,10 @@ def test_tiles_of_a_prior_that_takes_a_mask_agree_with_the_whole():
     assert (reference - whole.denoise(x, 0.4)).abs().mean() > 0.005  # the mask says something
 
 
-def test_a_mask_that_knows_everything_changes_nothing():
-    prior, x = masked_natural(), torch.rand(2, 3, 30, 41) * 2 - 1
-    everything = torch.ones_like(x, dtype=torch.bool)
-    torch.testing.assert_close(prior.fill(x, everything, 0.3), prior.denoise(x, 0.3))
+def test_a_network_without_a_filler_refuses_a_mask():
+    network = lively(NaturalConfig(channels=(8,), blocks=(1,)))
+    with pytest.raises(ValueError, match="mask"):
+        network(torch.rand(1, 3, 8, 8), torch.zeros(1), torch.ones(1, 3, 8, 8))
 
 
 def test_a_grey_picture_is_filled_as_three_equal_channels():

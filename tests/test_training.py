@@ -248,9 +248,11 @@ def test_a_network_learns_to_fill_from_one_that_cannot(folder, tmp_path):
     before = training.fresh_state(replace(SMALL, seed=1)).network
     state = training.fresh_state(MASKED, before.state_dict())
     x, noise, missing = torch.rand(2, 3, 16, 16), torch.zeros(2), torch.ones(2, 3, 16, 16)
-    assert torch.equal(state.network(x, noise, missing), before(x, noise))  # it begins as it was
+    assert torch.equal(state.network(x, noise), before(x, noise))
+    assert torch.equal(state.network(x, noise, missing), before(x, noise))  # it begins by ignoring the mask
     go(state, photos, Plan(steps=30), tmp_path / "out", MASKED)
-    assert state.network.enter_mask.weight.abs().max() > 0
+    assert state.network.filler.enter_mask.weight.abs().max() > 0
+    assert not torch.equal(state.network.filler.enter.weight, state.network.enter.weight)
     assert {training.FILLED, "25"} <= state.validations[-1][1].keys()
 
 
@@ -273,3 +275,17 @@ def test_a_run_from_before_masks_goes_on_without_them(folder, tmp_path):
     assert settings == SMALL
     assert training.resume_point(out, settings, photos, Plan(steps=4)).step == 1
     assert training.with_network_of(tmp_path / "nothing", MASKED) == MASKED
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_step_in_which_all_crops_are_of_one_kind_leaves_the_other_network_alone(folder, share):
+    settings = replace(MASKED, mask_share=share)
+    photos, state = training.load_photos(folder, settings), training.fresh_state(settings)
+    before = {name: value.clone() for name, value in state.network.state_dict().items()}
+    training.take_step(state, photos.train, settings, 0.0)
+    changed = {
+        name.startswith("filler.")
+        for name, value in state.network.state_dict().items()
+        if not torch.equal(value, before[name])
+    }
+    assert changed == {share == 1.0}

@@ -26,7 +26,7 @@ from ..pipeline import Job
 from ..restoration import calls_after
 from .work import explain
 
-_BUNDLED_PARAMETERS = 3_217_292
+_BUNDLED_PARAMETERS = 6_441_496
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
 _BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
 

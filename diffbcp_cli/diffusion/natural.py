@@ -23,7 +23,7 @@ class NaturalConfig:
 
     channels: one entry per level; level l works at 1 / 2^(l+1) of the image's size.
     blocks: residual blocks per level, on the way down and again on the way up (the last level: once).
-    takes_mask: the network can be told which entries of the image are missing.
+    takes_mask: there is a second network of the same shape that is told which entries of the image are missing.
     """
 
     channels: tuple[int, ...] = (64, 128, 192)
@@ -115,21 +115,20 @@ class Level(nn.Module):
         return x
 
 
-class Natural(nn.Module):
-    """F(c_in x, c_noise) of EDM: image (B, C, H, W) and c_noise (B,) to (B, C, H, W).
+class UNet(nn.Module):
+    """Image (B, C, H, W) and c_noise (B,) to (B, C, H, W); H and W must be multiples of `config.multiple`.
 
-    H and W must be multiples of `config.multiple`. The convolution of the mask starts at zero: a network that is
-    to learn what a mask says begins as one that ignores it.
+    masked: it is also told which entries are missing, by a convolution that starts at zero: a network that is to
+    learn what a mask says begins as one that ignores it.
     """
 
-    def __init__(self, config: NaturalConfig) -> None:
+    def __init__(self, config: NaturalConfig, *, masked: bool) -> None:
         super().__init__()
-        self.config = config
         widths, pixels, wide = config.channels, 4 * config.image_channels, config.embedding_channels
         steps = list(pairwise(widths))
         self.embed = NoiseEmbedding(wide)
         self.enter = nn.Conv2d(pixels, widths[0], 3, padding=1)
-        if config.takes_mask:
+        if masked:
             self.enter_mask = nn.Conv2d(pixels, widths[0], 3, padding=1, bias=False)
             nn.init.zeros_(self.enter_mask.weight)
         self.encode = nn.ModuleList(Level(c, n, wide) for c, n in zip(widths, config.blocks, strict=True))
@@ -144,7 +143,7 @@ class Natural(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor, c_noise: Tensor, missing: Tensor | None = None) -> Tensor:
-        """x (B, C, H, W), c_noise (B,), missing (B, C, H, W) 1 where x says nothing -> (B, C, H, W)."""
+        """x (B, C, H, W), c_noise (B,), missing (B, C, H, W) 1 where x holds a guess -> (B, C, H, W)."""
         embedding = self.embed(c_noise)  # (B, E)
         h = self.enter(_unshuffle(x))  # (B, c0, H/2, W/2)
         if missing is not None:
@@ -159,6 +158,27 @@ class Natural(nn.Module):
             h = F.pixel_shuffle(up(h), 2) + kept.pop()
             h = level(h, embedding)
         return F.pixel_shuffle(self.leave(h), 2)  # (B, C, H, W)
+
+
+class Natural(UNet):
+    """F(c_in x, c_noise) of EDM: image (B, C, H, W) and c_noise (B,) to (B, C, H, W).
+
+    What is missing is filled by a network of its own, `filler`: one that has learned both denoises worse by 0.4 dB.
+    """
+
+    def __init__(self, config: NaturalConfig) -> None:
+        super().__init__(config, masked=False)
+        self.config = config
+        self.filler = UNet(config, masked=True) if config.takes_mask else None
+
+    def forward(self, x: Tensor, c_noise: Tensor, missing: Tensor | None = None) -> Tensor:
+        """x (B, C, H, W), c_noise (B,), missing (B, C, H, W) 1 where x holds a guess -> (B, C, H, W)."""
+        if missing is None:
+            return super().forward(x, c_noise)
+        if self.filler is None:
+            raise ValueError("this network does not take a mask")
+        filled: Tensor = self.filler(x, c_noise, missing)
+        return filled
 
 
 def _unshuffle(x: Tensor) -> Tensor:
