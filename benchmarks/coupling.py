@@ -7,7 +7,8 @@ and several estimates are read off it:
   x          mean of the tensor model's images
   z          mean of the prior's images
   both       the two means, weighted by the inverse of their variance at each pixel
-  polished   the mean of X, denoised once more by the prior at a small level (0.03, 0.06, 0.1 on [-1, 1])
+  polished   the mean of X, denoised once more by the prior at a small level (on [-1, 1])
+  finished   the mean of X, finished as a run does it (finishing.py)
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ from quality import RECIPES
 
 from diffbcp_cli.bcp.state import observe
 from diffbcp_cli.bcp.tensorize import tensorize
+from diffbcp_cli.calibration import like_missing
 from diffbcp_cli.config import from_mapping
-from diffbcp_cli.diffusion.prior import Prior
+from diffbcp_cli.diffusion.prior import Prior, as_masked
+from diffbcp_cli.finishing import TRIAL_SHARE, TRIAL_WINDOW, choose, finish_by
 from diffbcp_cli.metrics import psnr, ssim
+from diffbcp_cli.noise_level import most_likely_noise
 from diffbcp_cli.restoration import open_prior, settings_of
 from diffbcp_cli.sampler import SplitGibbs, make_generator
 from diffbcp_cli.summary import Moments
 
-POLISH = (0.03, 0.06, 0.1)
+POLISH = 0.06
 
 
 def middle(pixels: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
@@ -46,12 +50,16 @@ def estimates(
     image = torch.from_numpy(pixels.transpose(2, 0, 1).copy()) * 2 - 1
     known = torch.from_numpy(observed.transpose(2, 0, 1).copy())
     shape = tensorize(tuple(image.shape), "patch")
-    observation = observe(image, known, shape, once=cfg.patch_weights == "once")
+    rng = np.random.default_rng(cfg.seed)
+    trial = like_missing(observed, int(TRIAL_SHARE * observed.sum()), side=TRIAL_WINDOW, rng=rng)
+    held = torch.from_numpy(trial.transpose(2, 0, 1).copy())
+    observation = observe(image, known & ~held, shape, once=cfg.patch_weights == "once")
     sampler = SplitGibbs(observation, prior, settings_of(cfg))
-    x, z = Moments(), Moments()
+    x, z, noise = Moments(), Moments(), 0.0
     for _, draw in sampler.run(rng=make_generator(cfg.seed, image.device)):
         if draw.step >= cfg.burn_in:
             x.add(draw.image)
+            noise += draw.noise_std / (cfg.iterations - cfg.burn_in)
             if draw.prior_image is not None:
                 z.add(draw.prior_image)
         if draw.step + 1 == cfg.iterations:
@@ -60,8 +68,14 @@ def estimates(
     if prior is not None:
         weight_x, weight_z = (1 / m.std.square().clamp_min(1e-8) for m in (x, z))
         found |= {"z": z.mean, "both": (weight_x * x.mean + weight_z * z.mean) / (weight_x + weight_z)}
-        for level in POLISH:
-            found[f"polished {level}"] = prior.denoise(x.mean[None].float(), level)[0]
+        start = x.mean.float()
+        level = most_likely_noise(
+            prior, image[None], known[None], start[None], noise, rng=make_generator(0, image.device)
+        )
+        fill_level = None if as_masked(prior) is None else noise if level is None else level.std
+        choice = choose(prior, image, known, held, start, noise, calls=cfg.finish, fill_level=fill_level)
+        found["polished"] = prior.denoise(start[None], POLISH)[0]
+        found["finished"] = finish_by(choice, prior, image, known, start)
     return {name: (value.permute(1, 2, 0).numpy() + 1) / 2 for name, value in found.items()}
 
 

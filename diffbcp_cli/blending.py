@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_RIDGE = 0.05  # relative to the mean squared error
+_RIDGE = 0.2  # relative to the mean squared error
 _FEWEST = 20
 
 
@@ -47,5 +47,6 @@ def average(restored: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """The weighted average of the restorations."""
     total = torch.zeros_like(restored[0])
     for picture, weight in zip(restored, weights, strict=True):
-        total.add_(picture, alpha=weight)
+        if weight:  # one that is not finite has none
+            total.add_(picture, alpha=weight)
     return total

@@ -33,7 +33,7 @@ from .diffusion.prior import Prior, as_masked
 
 RELAXATION = 1.8  # a: beyond 1, for fewer calls; below 2, for stability
 TRIAL_SHARE = 0.04  # of the known pixels are held out to choose the level
-TRIAL_WINDOW = 16  # pixels a side: where holes are wide, pieces of this size are held out
+TRIAL_WINDOW = 10  # pixels a side: where holes are wide, pieces of this size are held out
 _TRIAL_SIDE = 192  # pixels a side, at most, that the level is chosen on
 _PART_SIDE, _PART_EVERY = 128, 512  # of a large picture: squares of so many pixels, one for every 512 a side
 FILLS = 2  # calls of a prior that takes a mask

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from diffbcp_cli import blending
 from diffbcp_cli.blending import average, weigh
+
+
+@pytest.fixture
+def no_ridge(monkeypatch):
+    monkeypatch.setattr(blending, "_RIDGE", 1e-4)
 
 
 def restorations(*stds, size=40000, shared=0.0):
@@ -14,23 +20,23 @@ def restorations(*stds, size=40000, shared=0.0):
     return truth, [truth + common + std * torch.randn(1, 1, size, generator=rng) for std in stds]
 
 
-def test_independent_errors_are_weighted_by_their_precision():
+def test_independent_errors_are_weighted_by_their_precision(no_ridge):
     truth, restored = restorations(0.1, 0.2)
     weights = weigh(restored, truth, torch.ones_like(truth, dtype=torch.bool))
     assert sum(weights) == pytest.approx(1)
-    assert weights[0] == pytest.approx(0.8, abs=0.03)  # 1 / 0.1^2 against 1 / 0.2^2, less a ridge
+    assert weights[0] == pytest.approx(0.8, abs=0.01)  # 1 / 0.1^2 against 1 / 0.2^2
     together = average(restored, weights).square().mean()
     assert together < min(r.square().mean() for r in restored)
 
 
-def test_noise_of_the_measured_values_changes_nothing():
+def test_noise_of_the_measured_values_changes_nothing(no_ridge):
     truth, restored = restorations(0.1, 0.2)
     noisy = truth + 0.1 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
     everywhere = torch.ones_like(truth, dtype=torch.bool)
-    assert weigh(restored, noisy, everywhere) == pytest.approx(weigh(restored, truth, everywhere), abs=0.06)
+    assert weigh(restored, noisy, everywhere) == pytest.approx(weigh(restored, truth, everywhere), abs=0.02)
 
 
-def test_what_only_adds_an_error_gets_no_weight():
+def test_what_only_adds_an_error_gets_no_weight(no_ridge):
     truth, (good,) = restorations(0.1)
     worse = good + 0.3 * torch.randn(good.shape, generator=torch.Generator().manual_seed(2))
     weights = weigh([worse, good, 3 * good], truth, torch.ones_like(truth, dtype=torch.bool))
@@ -47,3 +53,17 @@ def test_only_held_out_pixels_count_and_few_of_them_cannot_tell():
     held[..., :2000] = True
     swapped = [torch.where(held, good, bad), torch.where(held, bad, good)]
     assert weigh(swapped, truth, held)[0] > 0.9
+
+
+def test_the_ridge_pulls_towards_equal_parts():
+    truth, restored = restorations(0.1, 0.2)
+    weights = weigh(restored, truth, torch.ones_like(truth, dtype=torch.bool))
+    assert 0.7 < weights[0] < 0.78  # 1 / (0.1^2 + r) against 1 / (0.2^2 + r), r = 0.2 * 0.025
+
+
+def test_a_restoration_that_is_not_finite_is_left_out():
+    truth, (good, bad) = restorations(0.1, 0.2)
+    restored = [good, bad * torch.nan]
+    weights = weigh(restored, truth, torch.ones_like(truth, dtype=torch.bool))
+    assert weights == [1, 0]
+    assert torch.equal(average(restored, weights), good)
