@@ -26,6 +26,7 @@ from itertools import islice
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from .blending import average, weigh
 from .diffusion.interpolate import interpolate
@@ -40,6 +41,7 @@ FILLS = 2  # calls of a prior that takes a mask
 _FEWEST = 20
 _STEP = math.sqrt(0.5)
 _STEPS = 8
+_REACH = 8  # pixels, half a patch
 _LOWEST = 0.004  # half a step of an 8-bit picture, on [-1, 1]
 
 
@@ -70,19 +72,38 @@ def finish(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: fl
 def finish_by(choice: Choice, prior: Prior, values: Tensor, known: Tensor, start: Tensor) -> Tensor:
     """The finished picture (..., C, H, W), averaged with the fills if there are any; arguments as in `finish`."""
     calls = choice.calls if choice.weights[0] > 0 else 0
-    finished = finish(prior, values, known, start, choice.level, calls=calls)
     if choice.fill_level is None:
-        return finished
-    return average([finished, *_fills(prior, values, known, start, choice.fill_level)], choice.weights)
+        return finish(prior, values, known, start, choice.level, calls=calls)
+    start, fills = _fills(prior, values, known, start, choice.fill_level)
+    finished = finish(prior, values, known, start, choice.level, calls=calls)
+    return average([finished, *fills], choice.weights)
 
 
-def _fills(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> list[Tensor]:
-    """What a prior that takes a mask makes of the known pixels: alone, and with the start as a guess."""
+def _fills(
+    prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float
+) -> tuple[Tensor, list[Tensor]]:
+    """What a prior that takes a mask makes of the known pixels: alone, and with the start as a guess.
+
+    Also the start itself, with the former fill where no known pixel is near: of that the tensor model knows nothing.
+    """
     masked, shape = as_masked(prior), values.shape
     assert masked is not None
+    level = max(level, _LOWEST)
     values, known, start = (image.reshape(-1, *shape[-3:]) for image in (values, known, start))
-    guesses = (interpolate(values, known), torch.where(known, values, start))
-    return [masked.fill(guess, known, max(level, _LOWEST)).reshape(shape) for guess in guesses]
+    alone = masked.fill(interpolate(values, known), known, level)
+    near = _near(known).to(start.dtype)
+    start = near * start + (1 - near) * alone
+    guided = masked.fill(torch.where(known, values, start), known, level)
+    return start.reshape(shape), [alone.reshape(shape), guided.reshape(shape)]
+
+
+def _near(known: Tensor) -> Tensor:
+    """1 within _REACH pixels of a known entry (N, C, H, W), falling to 0 over as many beyond."""
+    near, width = known.float(), 2 * _REACH + 1
+    for pool in (functional.max_pool2d, functional.avg_pool2d):
+        near = functional.pad(near, (_REACH,) * 4, mode="replicate")
+        near = pool(pool(near, (width, 1), stride=1), (1, width), stride=1)  # one side after the other
+    return near
 
 
 def _steps(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> Iterator[Tensor]:
@@ -131,9 +152,9 @@ def choose(
     if fill_level is None:
         return choice
     hidden = known & ~held
-    finished = finish_by(choice, prior, values, hidden, start)
-    weights = weigh([finished, *_fills(prior, values, hidden, start, fill_level)], values, held)
-    return replace(choice, fill_level=fill_level, weights=tuple(weights))
+    start, fills = _fills(prior, values, hidden, start, fill_level)
+    finished = finish(prior, values, hidden, start, choice.level, calls=choice.calls)
+    return replace(choice, fill_level=fill_level, weights=tuple(weigh([finished, *fills], values, held)))
 
 
 def _offset(errors: list[float], best: int) -> float:

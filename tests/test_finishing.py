@@ -11,7 +11,7 @@ from PIL import Image
 
 from diffbcp_cli.config import RunConfig
 from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.finishing import RELAXATION, choose, finish, finish_by, parts, parts_share
+from diffbcp_cli.finishing import RELAXATION, _near, choose, finish, finish_by, parts, parts_share
 from diffbcp_cli.restoration import restore
 
 
@@ -206,3 +206,16 @@ def test_parts_stand_for_the_whole_picture():
     assert float(found.mean()) == pytest.approx(float(large.mean()), rel=1e-3)
     assert parts_share(2048) == pytest.approx(1 / 16)
     assert parts_share(100) == 1
+
+
+def test_a_wide_hole_is_left_to_the_fill():
+    """Near known pixels the start counts, in the middle of a wide hole it does not."""
+    known = torch.ones(1, 3, 80, 90, dtype=torch.bool)
+    assert torch.equal(_near(known), torch.ones(1, 3, 80, 90))
+    known[..., 10:70, 10:80] = False
+    near = _near(known)
+    assert near[0, 0, 40, 45] == 0
+    assert near[0, 0, 11, 45] > 0.9
+    assert near[0, 0, :41, 45].diff().max() <= 0
+    scattered = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0)) < 0.1
+    assert _near(scattered).min() == 1
