@@ -98,7 +98,7 @@ def _fills(
 
 
 def _near(known: Tensor) -> Tensor:
-    """1 within _REACH pixels of a known entry (N, C, H, W), falling to 0 over as many beyond."""
+    """1 at known entries (N, C, H, W), falling to 0 at twice _REACH pixels from any."""
     near, width = known.float(), 2 * _REACH + 1
     for pool in (functional.max_pool2d, functional.avg_pool2d):
         near = functional.pad(near, (_REACH,) * 4, mode="replicate")

@@ -215,7 +215,7 @@ def test_a_wide_hole_is_left_to_the_fill():
     known[..., 10:70, 10:80] = False
     near = _near(known)
     assert near[0, 0, 40, 45] == 0
-    assert near[0, 0, 11, 45] > 0.9
+    assert near[0, 0, 11, 45] > 0.8
     assert near[0, 0, :41, 45].diff().max() <= 0
     scattered = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0)) < 0.1
-    assert _near(scattered).min() == 1
+    assert _near(scattered).min() > 0.99
