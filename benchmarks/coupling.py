@@ -24,10 +24,10 @@ from quality import RECIPES
 
 from diffbcp_cli.bcp.state import observe
 from diffbcp_cli.bcp.tensorize import tensorize
-from diffbcp_cli.calibration import like_missing
+from diffbcp_cli.calibration import is_scattered, like_missing
 from diffbcp_cli.config import from_mapping
 from diffbcp_cli.diffusion.prior import Prior, as_masked
-from diffbcp_cli.finishing import TRIAL_SHARE, TRIAL_WINDOW, choose, finish_by
+from diffbcp_cli.finishing import TRIAL_SHARE, TRIAL_WINDOW, choose, choose_fills, finish_by
 from diffbcp_cli.metrics import psnr, ssim
 from diffbcp_cli.noise_level import most_likely_noise
 from diffbcp_cli.restoration import open_prior, settings_of
@@ -69,11 +69,14 @@ def estimates(
         weight_x, weight_z = (1 / m.std.square().clamp_min(1e-8) for m in (x, z))
         found |= {"z": z.mean, "both": (weight_x * x.mean + weight_z * z.mean) / (weight_x + weight_z)}
         start = x.mean.float()
-        level = most_likely_noise(
-            prior, image[None], known[None], start[None], noise, rng=make_generator(0, image.device)
-        )
-        fill_level = None if as_masked(prior) is None else noise if level is None else level.std
-        choice = choose(prior, image, known, held, start, noise, calls=cfg.finish, fill_level=fill_level)
+        choice = choose(prior, image, known, held, start, noise, calls=cfg.finish)
+        if as_masked(prior) is not None:
+            filled = finish_by(choice, prior, image, known, start)[None]
+            rng_of_noise = make_generator(0, image.device)
+            level = most_likely_noise(prior, image[None], known[None], filled, noise, rng=rng_of_noise)
+            level_std = noise if level is None else level.std
+            single = is_scattered(observed)
+            choice = choose_fills(choice, prior, image, known, held, start, level_std, scattered=single)
         found["polished"] = prior.denoise(start[None], POLISH)[0]
         found["finished"] = finish_by(choice, prior, image, known, start)
     return {name: (value.permute(1, 2, 0).numpy() + 1) / 2 for name, value in found.items()}

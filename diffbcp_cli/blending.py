@@ -2,8 +2,8 @@
 
 Restorations that are wrong in different places are better together than each alone. For errors e_k on the
 held-out pixels, with C = mean(e e^T), the average with the least squared error has weights w that minimise w^T C w
-with sum(w) = 1. Here w >= 0 as well, and a ridge pulls them towards equal parts, because held-out pixels are few
-and have more known neighbours than most holes.
+with sum(w) = 1. Here w >= 0 as well, and a ridge pulls them towards equal parts: more so where pieces of holes
+are held out, of which there are few, than where single pixels are.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_RIDGE = 0.2  # relative to the mean squared error
 _FEWEST = 20
 
 
-def weigh(restored: Sequence[Tensor], values: Tensor, held: Tensor) -> list[float]:
+def weigh(restored: Sequence[Tensor], values: Tensor, held: Tensor, *, ridge: float) -> list[float]:
     """Weights of the restorations (..., C, H, W); values are the measured ones, held says where they count.
 
-    If one of them is not finite there, the first has all the weight.
+    ridge: relative to the mean squared error. If one of them is not finite there, the first has all the weight.
     """
     count = len(restored)
     if int(held.sum()) < _FEWEST:
@@ -29,7 +28,7 @@ def weigh(restored: Sequence[Tensor], values: Tensor, held: Tensor) -> list[floa
     square = errors @ errors.T / errors.shape[1]
     if not bool(square.isfinite().all()):
         return [1.0, *[0.0] * (count - 1)]
-    square += _RIDGE * square.diagonal().mean() * torch.eye(count, dtype=square.dtype)
+    square += ridge * square.diagonal().mean() * torch.eye(count, dtype=square.dtype)
     taking_part = list(range(count))
     while True:
         among = square[taking_part][:, taking_part]

@@ -42,6 +42,7 @@ _FEWEST = 20
 _STEP = math.sqrt(0.5)
 _STEPS = 8
 _REACH = 8  # pixels, half a patch
+_RIDGE, _RIDGE_OF_PIECES = 0.02, 0.2  # see blending.py
 _LOWEST = 0.004  # half a step of an 8-bit picture, on [-1, 1]
 
 
@@ -124,20 +125,17 @@ def choose(
     noise_std: float,
     *,
     calls: int,
-    fill_level: float | None = None,
 ) -> Choice:
     """Choose sigma: from the inferred noise downwards in steps of 3 dB, while held-out pixels improve.
 
     values, known, held, start: (C, H, W), held among the known. The tensor model's noise holds its misfit,
     so the level is not above it. A parabola through the best level and its neighbours refines the minimum.
     At the best level, the calls stop where held-out pixels were best: in fine texture D is no contraction, and
-    more steps lead away. calls: the most. fill_level: for a prior that takes a mask, the noise level of its fills,
-    which then get weights.
+    more steps lead away. calls: the most.
     """
     values, known, held, start = (parts(image) for image in (values, known, held, start))
     if int(held.sum()) < _FEWEST:
-        count = 1 if fill_level is None else 3
-        return Choice(max(noise_std, _LOWEST), calls, fill_level, (1 / count,) * count)
+        return Choice(max(noise_std, _LOWEST), calls)
     errors: list[list[float]] = []  # by level, by call
     for step in range(_STEPS):
         level = max(noise_std * _STEP**step, _LOWEST)
@@ -148,13 +146,31 @@ def choose(
     least = [min(by_call) for by_call in errors]
     best = min(range(len(least)), key=least.__getitem__)
     level = float(max(noise_std * _STEP ** (best + _offset(least, best)), _LOWEST))
-    choice = Choice(level, 1 + errors[best].index(least[best]))
-    if fill_level is None:
-        return choice
+    return Choice(level, 1 + errors[best].index(least[best]))
+
+
+def choose_fills(
+    choice: Choice,
+    prior: Prior,
+    values: Tensor,
+    known: Tensor,
+    held: Tensor,
+    start: Tensor,
+    noise_std: float,
+    *,
+    scattered: bool,
+) -> Choice:
+    """For a prior that takes a mask: also average with its fills at this noise, by weights that suit held-out pixels.
+
+    scattered: single pixels are held out, not pieces of holes. The other arguments are as in `choose`.
+    """
+    values, known, held, start = (parts(image) for image in (values, known, held, start))
     hidden = known & ~held
-    start, fills = _fills(prior, values, hidden, start, fill_level)
+    start, fills = _fills(prior, values, hidden, start, noise_std)
     finished = finish(prior, values, hidden, start, choice.level, calls=choice.calls)
-    return replace(choice, fill_level=fill_level, weights=tuple(weigh([finished, *fills], values, held)))
+    ridge = _RIDGE if scattered else _RIDGE_OF_PIECES
+    weights = weigh([finished, *fills], values, held, ridge=ridge)
+    return replace(choice, fill_level=noise_std, weights=tuple(weights))
 
 
 def _offset(errors: list[float], best: int) -> float:

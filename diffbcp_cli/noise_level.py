@@ -19,7 +19,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from .diffusion.prior import Prior, as_masked
+from .diffusion.prior import Prior
 
 LOWEST = 0.003  # on [-1, 1]: below the rounding of an 8-bit picture
 _HALVINGS = 6
@@ -45,9 +45,8 @@ def most_likely_noise(
 ) -> NoiseLevel | None:
     """Find the sigma under which the known pixels are most likely; None where too few of them can tell.
 
-    values, known, filled: (N, C, H, W) on [-1, 1]. Where nothing is known the filled picture stands in: as a guess
-    for a prior that takes a mask, with noise of the level that is tried for another. guess: a first idea; the level
-    is looked for up to twice of it.
+    values, known, filled: (N, C, H, W) on [-1, 1]. Where nothing is known the filled picture stands in, with noise of
+    the level that is tried. guess: a first idea; the level is looked for up to twice of it.
     """
     low, high = math.log(LOWEST), math.log(max(2 * guess, 4 * LOWEST))
     at_low: float | None = None
@@ -82,13 +81,9 @@ def _excess(
     """
     signs, noise = (_normal(values, rng) for _ in range(2))
     probe = torch.where(known, signs.sign(), 0.0)
-    masked = None if bool(known.all()) else as_masked(prior)
-    u = torch.where(known, values, filled if masked is not None else filled + sigma * noise)
-
-    def answer(x: Tensor) -> Tensor:
-        return prior.denoise(x, sigma) if masked is None else masked.fill(x, known, sigma)
-
-    clean, moved = answer(u), answer(u + _PROBE * sigma * probe)
+    u = torch.where(known, values, filled + sigma * noise)
+    clean = prior.denoise(u, sigma)
+    moved = prior.denoise(u + _PROBE * sigma * probe, sigma)
     counts = known & (clean.abs() < 1 - min(_MARGIN * sigma, _MOST_MARGIN))
     if int(counts.sum()) < _FEWEST:
         return None

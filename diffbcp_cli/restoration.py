@@ -18,7 +18,7 @@ from torch import Tensor
 from .bcp.state import observe
 from .bcp.stream import observe_in_chunks, observe_some
 from .bcp.tensorize import Patches, tensorize
-from .calibration import Calibration, HeldOut, calibrate, hold_out, like_missing
+from .calibration import Calibration, HeldOut, calibrate, hold_out, is_scattered, like_missing
 from .chains import Chains, Trace
 from .config import RunConfig
 from .convergence import Convergence, convergence
@@ -26,7 +26,17 @@ from .coupling import CouplingRule
 from .devices import pick_device
 from .diffusion.prior import Prior, as_masked
 from .errors import InputError
-from .finishing import FILLS, TRIAL_SHARE, TRIAL_WINDOW, Choice, choose, finish_by, parts, parts_share
+from .finishing import (
+    FILLS,
+    TRIAL_SHARE,
+    TRIAL_WINDOW,
+    Choice,
+    choose,
+    choose_fills,
+    finish_by,
+    parts,
+    parts_share,
+)
 from .large import ATOM_SWEEPS, IN_CHUNKS, LARGE, NOISE_SLACK, Blend, Window, for_size, window_side, windows
 from .noise_level import NoiseLevel, most_likely_noise
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
@@ -365,32 +375,31 @@ def _complete(
 ) -> _Completed:
     """Finish the posterior mean by the prior, find the noise by it, and draw from it.
 
-    Where nothing is missing the level of the finish is the noise. Elsewhere trial pixels choose it. A prior that
-    takes a mask finds the noise before; for another the finished picture must take the place of what is missing.
+    Where nothing is missing the level of the finish is the noise. Elsewhere trial pixels choose it, and the noise
+    is found afterwards, with the finished picture in place of what is missing.
     """
     start = chains.image.mean.float()
     values, known = _tensors(pixels, shown, start.device)
     guess = 2 * _noise(chains.traces, chains.burn_in)["std"]
     rng = make_generator(seed_of(cfg.seed, f"{name}#finish"), start.device)
 
-    def noise_of(filled: Tensor) -> NoiseLevel | None:
+    def noise_of(choice: Choice) -> NoiseLevel | None:
         if cfg.sigma is not None:
             return None
-        return most_likely_noise(prior, parts(values), parts(known), parts(filled), guess, rng=rng)
+        filled = finish_by(choice, prior, parts(values), parts(known), parts(start))
+        return most_likely_noise(prior, parts(values), parts(known), filled, guess, rng=rng)
 
-    noise = noise_of(start) if trial is None or as_masked(prior) is not None else None
-    level = 2 * cfg.sigma if cfg.sigma is not None else guess if noise is None else noise.std
     if trial is None:
-        choice = Choice(level, 1)
+        noise = noise_of(Choice(guess, 0))
+        choice = Choice(guess if noise is None else noise.std, 1)
     else:
         held = _tensors(pixels, trial, start.device)[1]
-        fills = as_masked(prior) is not None
-        choice = choose(
-            prior, values, known, held, start, guess, calls=cfg.finish, fill_level=level if fills else None
-        )
+        choice = choose(prior, values, known, held, start, guess, calls=cfg.finish)
+        noise = noise_of(choice)
+        if as_masked(prior) is not None:
+            level, scattered = guess if noise is None else noise.std, is_scattered(shown)
+            choice = choose_fills(choice, prior, values, known, held, start, level, scattered=scattered)
     finished = finish_by(choice, prior, values, known, start)
-    if trial is not None and as_masked(prior) is None:
-        noise = noise_of(finished)
     spread = Moments()
     draws: list[Floats] = []
     count = max(_draws(pixels[..., 0].size), len(chains.samples))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli import blending
-from diffbcp_cli.blending import average, weigh
+from diffbcp_cli.blending import average
+from diffbcp_cli.blending import weigh as weigh_with
 
 
-@pytest.fixture
-def no_ridge(monkeypatch):
-    monkeypatch.setattr(blending, "_RIDGE", 1e-4)
+def weigh(restored, truth, held, ridge=1e-4):
+    return weigh_with(restored, truth, held, ridge=ridge)
 
 
 def restorations(*stds, size=40000, shared=0.0):
@@ -20,7 +19,7 @@ def restorations(*stds, size=40000, shared=0.0):
     return truth, [truth + common + std * torch.randn(1, 1, size, generator=rng) for std in stds]
 
 
-def test_independent_errors_are_weighted_by_their_precision(no_ridge):
+def test_independent_errors_are_weighted_by_their_precision():
     truth, restored = restorations(0.1, 0.2)
     weights = weigh(restored, truth, torch.ones_like(truth, dtype=torch.bool))
     assert sum(weights) == pytest.approx(1)
@@ -29,14 +28,14 @@ def test_independent_errors_are_weighted_by_their_precision(no_ridge):
     assert together < min(r.square().mean() for r in restored)
 
 
-def test_noise_of_the_measured_values_changes_nothing(no_ridge):
+def test_noise_of_the_measured_values_changes_nothing():
     truth, restored = restorations(0.1, 0.2)
     noisy = truth + 0.1 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
     everywhere = torch.ones_like(truth, dtype=torch.bool)
     assert weigh(restored, noisy, everywhere) == pytest.approx(weigh(restored, truth, everywhere), abs=0.02)
 
 
-def test_what_only_adds_an_error_gets_no_weight(no_ridge):
+def test_what_only_adds_an_error_gets_no_weight():
     truth, (good,) = restorations(0.1)
     worse = good + 0.3 * torch.randn(good.shape, generator=torch.Generator().manual_seed(2))
     weights = weigh([worse, good, 3 * good], truth, torch.ones_like(truth, dtype=torch.bool))
@@ -57,7 +56,7 @@ def test_only_held_out_pixels_count_and_few_of_them_cannot_tell():
 
 def test_the_ridge_pulls_towards_equal_parts():
     truth, restored = restorations(0.1, 0.2)
-    weights = weigh(restored, truth, torch.ones_like(truth, dtype=torch.bool))
+    weights = weigh(restored, truth, torch.ones_like(truth, dtype=torch.bool), ridge=0.2)
     assert 0.7 < weights[0] < 0.78  # 1 / (0.1^2 + r) against 1 / (0.2^2 + r), r = 0.2 * 0.025
 
 

@@ -11,7 +11,16 @@ from PIL import Image
 
 from diffbcp_cli.config import RunConfig
 from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.finishing import RELAXATION, _near, choose, finish, finish_by, parts, parts_share
+from diffbcp_cli.finishing import (
+    RELAXATION,
+    _near,
+    choose,
+    choose_fills,
+    finish,
+    finish_by,
+    parts,
+    parts_share,
+)
 from diffbcp_cli.restoration import restore
 
 
@@ -185,7 +194,8 @@ def test_a_prior_that_takes_a_mask_gives_the_posterior_mean_at_one_call(problem)
     masked = Masked(prior.mean, prior.var, basis=prior.basis)
     held = known & (torch.rand(known.shape, generator=torch.Generator().manual_seed(2)) < 0.3)
     start = torch.zeros_like(truth)
-    choice = choose(masked, values, known, held, start, 0.4, calls=2, fill_level=0.1)
+    choice = choose(masked, values, known, held, start, 0.4, calls=2)
+    choice = choose_fills(choice, masked, values, known, held, start, 0.1, scattered=True)
     assert len(choice.weights) == 3
     assert sum(choice.weights) == pytest.approx(1)
     assert choice.weights[0] < 0.4

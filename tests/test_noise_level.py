@@ -7,7 +7,7 @@ import pytest
 import torch
 from matplotlib.cbook import get_sample_data
 from PIL import Image
-from test_finishing import Masked, config, draw, smooth_prior
+from test_finishing import config, draw, smooth_prior
 
 from diffbcp_cli.diffusion.prior import GaussianPrior
 from diffbcp_cli.noise_level import LOWEST, most_likely_noise
@@ -35,28 +35,6 @@ def test_it_is_the_maximum_of_the_likelihood(true_noise):
     assert found.std == pytest.approx(best_of_the_density(prior, values), rel=0.05)
     assert found.lower < true_noise < found.upper
     assert found.upper < 1.5 * found.lower
-
-
-def test_a_prior_that_takes_a_mask_finds_the_maximum_over_the_known_pixels():
-    rng = torch.Generator().manual_seed(4)
-    prior = smooth_prior(20)
-    truth = 0.2 * draw(prior, rng)
-    prior = Masked(prior.mean, 0.04 * prior.var, basis=prior.basis)
-    values = truth + 0.05 * torch.randn(truth.shape, generator=rng).double()
-    known = torch.rand(truth.shape, generator=rng) < 0.5
-    covariance = (prior.basis * prior.var.flatten()) @ prior.basis.T
-    where, seen = known.flatten(), values.flatten()[known.flatten()]
-    levels = np.geomspace(0.02, 0.12, 60)
-    densities = [
-        torch.distributions.MultivariateNormal(
-            torch.zeros_like(seen), covariance[where][:, where] + s**2 * torch.eye(len(seen)).double()
-        ).log_prob(seen)
-        for s in levels
-    ]
-    best = levels[int(torch.stack(densities).argmax())]
-    found = most_likely_noise(prior, values[None], known[None], torch.zeros_like(values)[None], 0.3, rng=rng)
-    assert found is not None
-    assert found.std == pytest.approx(best, rel=0.08)
 
 
 def test_too_few_known_pixels_cannot_tell():
