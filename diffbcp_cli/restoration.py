@@ -52,7 +52,7 @@ Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 SMALLEST_SIDE = 16
 WITHOUT_MISFIT = 0.6  # of the tensor model's noise, where no prior has said how much of it is noise
 FEWEST_ITERATIONS = 5  # that a time budget will choose
-TRIAL_CALLS = 70  # on a part of the picture, for the level of the finish and for the noise; about
+TRIAL_CALLS = 90  # on a part of the picture, for the level of the finish and for the noise; about
 BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
 
 
