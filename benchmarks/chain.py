@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,20 @@ class Timed:
 
     def __init__(self, prior: Any) -> None:
         self.prior, self.network = prior, prior.network
+        self.takes_mask = prior.takes_mask
         self.calls, self.seconds = 0, 0.0
 
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
         """The prior's own answer, timed."""
+        return self._timed(self.prior.denoise, x, sigma)
+
+    def fill(self, x: Tensor, known: Tensor, sigma: Tensor | float) -> Tensor:
+        """The prior's own answer, timed."""
+        return self._timed(self.prior.fill, x, known, sigma)
+
+    def _timed(self, answer: Callable[..., Tensor], *given: Tensor | float) -> Tensor:
         started = time.perf_counter()
-        result: Tensor = self.prior.denoise(x, sigma)
+        result = answer(*given)
         self.calls += 1
         self.seconds += time.perf_counter() - started
         return result
