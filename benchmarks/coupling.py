@@ -7,6 +7,7 @@ and several estimates are read off it:
   x          mean of the tensor model's images
   z          mean of the prior's images
   both       the two means, weighted by the inverse of their variance at each pixel
+  x given atoms, z given x   (with --conditional) means of conditional means in the place of draws
   polished   the mean of X, denoised once more by the prior at a small level (on [-1, 1])
   finished   the mean of X, finished as a run does it (finishing.py)
 """
@@ -22,7 +23,8 @@ import torch
 from common import damage, photographs, save, table
 from quality import RECIPES
 
-from diffbcp_cli.bcp.state import observe
+from diffbcp_cli.bcp.algebra import khatri_rao
+from diffbcp_cli.bcp.state import Observation, State, image_of, observe
 from diffbcp_cli.bcp.tensorize import tensorize
 from diffbcp_cli.calibration import is_scattered, like_missing
 from diffbcp_cli.config import from_mapping
@@ -42,8 +44,34 @@ def middle(pixels: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(pixels[top : top + size, left : left + size])
 
 
+def given_atoms(
+    state: State, observation: Observation, z: torch.Tensor | None, rho: float | None
+) -> torch.Tensor:
+    """E[X | atoms, tau, Z], folded: the coefficients of every patch at their mean.
+
+    b_p = (I + K^T M_p K)^-1 K^T e_p with K the atoms times lambda, M_p = w (tau o + share / rho^2) of the patch and
+    e_p = w (tau o y + share z / rho^2).
+    """
+    atoms = khatri_rao(state.left) * state.weights  # (U, R)
+    precision = observation.weight * observation.observed * state.noise_precision  # (U, V)
+    target = precision * observation.values
+    if z is not None and rho is not None:
+        pull = observation.weight * observation.share * rho**-2
+        precision, target = precision + pull, target + pull * observation.shape.unfold(z)
+    coefficients = torch.empty(target.shape[1], state.rank)
+    for patches in torch.arange(len(coefficients)).split(32):
+        gram = atoms.T @ (precision.T[patches, :, None] * atoms) + torch.eye(state.rank)
+        coefficients[patches] = torch.linalg.solve(gram, target.T[patches] @ atoms)
+    return image_of(atoms @ coefficients.T, observation)
+
+
 def estimates(
-    pixels: np.ndarray[Any, Any], observed: np.ndarray[Any, Any], options: dict[str, Any], prior: Prior | None
+    pixels: np.ndarray[Any, Any],
+    observed: np.ndarray[Any, Any],
+    options: dict[str, Any],
+    prior: Prior | None,
+    *,
+    conditional: bool,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run one chain; return its estimates, (H, W, C) in [0, 1]."""
     cfg = from_mapping(options)
@@ -55,16 +83,24 @@ def estimates(
     held = torch.from_numpy(trial.transpose(2, 0, 1).copy())
     observation = observe(image, known & ~held, shape, once=cfg.patch_weights == "once")
     sampler = SplitGibbs(observation, prior, settings_of(cfg))
-    x, z, noise = Moments(), Moments(), 0.0
-    for _, draw in sampler.run(rng=make_generator(cfg.seed, image.device)):
+    x, z, noise, before = Moments(), Moments(), 0.0, image
+    means: dict[str, Moments] = {}
+    for chain, draw in sampler.run(rng=make_generator(cfg.seed, image.device)):
         if draw.step >= cfg.burn_in:
             x.add(draw.image)
             noise += draw.noise_std / (cfg.iterations - cfg.burn_in)
             if draw.prior_image is not None:
                 z.add(draw.prior_image)
+            if conditional:
+                mean = given_atoms(chain.state, observation, draw.prior_image, draw.rho)
+                means.setdefault("x given atoms", Moments()).add(mean)
+                if prior is not None and draw.rho is not None:
+                    mean = prior.denoise(before[None], draw.rho)[0]
+                    means.setdefault("z given x", Moments()).add(mean)
+        before = draw.image
         if draw.step + 1 == cfg.iterations:
             break
-    found = {"x": x.mean}
+    found = {"x": x.mean, **{name: m.mean for name, m in means.items()}}
     if prior is not None:
         weight_x, weight_z = (1 / m.std.square().clamp_min(1e-8) for m in (x, z))
         found |= {"z": z.mean, "both": (weight_x * x.mean + weight_z * z.mean) / (weight_x + weight_z)}
@@ -92,6 +128,7 @@ def main() -> None:
     parser.add_argument("--strength", action="append", type=float, default=[])
     parser.add_argument("--calls", action="append", type=int, default=[])
     parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE")
+    parser.add_argument("--conditional", action="store_true", help="also average conditional means")
     parser.add_argument("--prior", default="natural")
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--noise", type=float, default=0.025)
@@ -114,7 +151,8 @@ def main() -> None:
         for mask in args.recipe or RECIPES:
             pixels, observed = damage(truth, mask, args.noise, 0, name)
             for label, options, used in runs:
-                for kind, mean in estimates(pixels, observed, options, used).items():
+                found = estimates(pixels, observed, options, used, conditional=args.conditional)
+                for kind, mean in found.items():
                     scores = {"psnr": psnr(mean.clip(0, 1), truth), "ssim": ssim(mean.clip(0, 1), truth)}
                     results.append({"image": name, "recipe": mask, "run": label, "estimate": kind, **scores})
                 save(args.json, results)

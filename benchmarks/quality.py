@@ -30,7 +30,8 @@ def score(task: dict[str, Any]) -> dict[str, Any]:
     from diffbcp_cli.metrics import psnr, ssim
     from diffbcp_cli.restoration import open_prior, restore
 
-    torch.set_num_threads(task["threads"])
+    if task["one_thread"]:
+        torch.set_num_threads(1)
     truth = task["truth"]
     pixels, observed = damage(truth, task["recipe"], task["noise"], task["seed"], task["name"])
     started = time.perf_counter()
@@ -113,7 +114,6 @@ def main() -> None:
     options = tomllib.loads("\n".join(args.set))
     recipes = args.recipe or list(RECIPES)
     methods = ([] if args.no_classical else list(CLASSICAL)) + (args.prior or ["none"])
-    threads = 1 if args.jobs > 1 else 2
     tasks = [
         {
             "name": name,
@@ -123,7 +123,7 @@ def main() -> None:
             "seed": seed,
             "noise": args.noise,
             "options": options,
-            "threads": threads,
+            "one_thread": args.jobs > 1,
             "save": args.save,
         }
         for seed in range(args.first_seed, args.first_seed + args.seeds)

@@ -170,6 +170,9 @@ def _check_choices(cfg: RunConfig) -> None:
             raise UsageError(f"--save does not know {extra!r}", hint=f"a list of {', '.join(EXTRAS)}")
 
 
+FAST = RunConfig(rank=100, adapt_floor=3.0, iterations=60, burn_in=24, calls=1)  # what --fast stands for
+
+
 def duration(text: str) -> float:
     """Seconds of a time like 90, 90s, 2m, 1h30m.
 

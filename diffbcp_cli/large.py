@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .config import RunConfig
+from .config import FAST, RunConfig
 from .diffusion.tiles import Axis, cut, even_tile
 
 Floats = NDArray[np.float32]
@@ -61,6 +61,9 @@ def for_size(cfg: RunConfig, height: int, width: int, known: float) -> RunConfig
     usual, suited = RunConfig(), LARGE_RESHAPE if cfg.tensorize == "reshape" else LARGE_PATCH
     if cfg.tensorize != "reshape" and known < FEW_KNOWN:
         suited = {**suited, "rank": 100}
+    if (cfg.iterations, cfg.burn_in) == (FAST.iterations, FAST.burn_in):
+        halves = {name: suited[name] // 2 for name in ("iterations", "burn_in")}
+        usual, suited = FAST, {**suited, **halves, "rank": FAST.rank}
     untouched = {
         name: value
         for name, value in suited.items()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from diffbcp_cli.config import SIZED, RunConfig, from_mapping, to_mapping
+from diffbcp_cli.config import FAST, SIZED, RunConfig, from_mapping, to_mapping
 from diffbcp_cli.large import LARGE_PATCH, LARGE_RESHAPE, Blend, for_size, window_side, windows, working_set
 from diffbcp_cli.restoration import Control, restore
 
@@ -61,6 +61,17 @@ def test_options_that_were_chosen_stay():
         found = for_size(RunConfig(**chosen), 2048, 2048, 0.1)
         usual = replace(RunConfig(), **chosen)
         assert (found.iterations, found.burn_in) == (usual.iterations, usual.burn_in)
+
+
+def test_fast_takes_half_the_iterations_of_a_large_photograph():
+    for tensorize, large in (("auto", LARGE_PATCH), ("reshape", LARGE_RESHAPE)):
+        found = for_size(replace(FAST, tensorize=tensorize), 2048, 2048, 0.5)
+        assert (found.iterations, found.burn_in) == (large["iterations"] // 2, large["burn_in"] // 2)
+        assert (found.rank, found.adapt_floor) == (FAST.rank, FAST.adapt_floor)
+        assert found.coupling == large["coupling"]
+        assert for_size(found, 2048, 2048, 0.5) == found
+    typed = from_mapping({"iterations": FAST.iterations}, FAST)
+    assert for_size(typed, 2048, 2048, 0.5).iterations == FAST.iterations
 
 
 def test_few_known_pixels_get_fewer_components():

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..config import Recipe, RunConfig, Tensorize, Weights, from_mapping, parse_size, read_recipe
+from ..config import FAST, Recipe, RunConfig, Tensorize, Weights, from_mapping, parse_size, read_recipe
 
 _MODEL, _RUN, _PRIOR, _MANY = "Tensor model", "Run", "Prior", "Many photographs"
 
@@ -208,6 +208,3 @@ def run_config(options: dict[str, Any], common: Common, *, observed: str | None)
     if typed.get("patch_size") is not None and "stride" not in typed:
         typed["stride"] = max(1, typed["patch_size"] // 2)
     return Recipe(from_mapping(typed, recipe.config), recipe.record)
-
-
-FAST = RunConfig(rank=100, adapt_floor=3.0, iterations=60, burn_in=24, calls=1)
