@@ -55,6 +55,19 @@ class Convergence:
             found["ess"]["pixel_5"] = _finite(np.quantile(self.ess_map, 0.05))
         return found
 
+    def plain(self) -> dict[str, Any]:
+        """All of it as plain values, for a checkpoint."""
+        maps = {"rhat_map": self.rhat_map, "ess_map": self.ess_map}
+        lists = {name: None if found is None else found.tolist() for name, found in maps.items()}
+        return {"chains": self.chains, "draws": self.draws, "rhat": self.rhat, "ess": self.ess, **lists}
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> Convergence:
+        """The inverse of `plain`."""
+        lists = {name: values[name] for name in ("rhat_map", "ess_map")}
+        maps = {name: None if found is None else np.array(found, np.float32) for name, found in lists.items()}
+        return cls(**{**values, **maps})
+
     def warning(self) -> str | None:
         """One sentence for the user when the chains have not converged."""
         if self.converged:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -197,16 +197,15 @@ def _restore_in_windows(
 
     A checkpoint holds the windows that are done. Whole samples and the prior's mean are not put together.
     """
-    started, blend, earlier, seconds = time.perf_counter(), Blend(observed.shape), 0.0, 0.0
+    started, blend, past = time.perf_counter(), Blend(observed.shape), _Windows()
     parts = list(windows(observed.shape[0], observed.shape[1], side))
     inner = replace(cfg, save=(), time_budget=cfg.time_budget and cfg.time_budget / len(parts))
-    traces: list[Trace] = []
-    levels: list[NoiseLevel] = []
-    worst: Outcome | None = None
+    outcome: Outcome | None = None
     for left_out in sorted({"samples", "prior"} & set(cfg.save)):
         control.note(f"--save {left_out} cannot be put together from windows and is left out")
     if control.start is not None:
-        earlier, traces = _take_up_windows(blend, parts, control.start)
+        past = _take_up_windows(blend, parts, control.start)
+    earlier = past.seconds
     for window in parts[len(blend.done) :]:
         place = (window.rows, window.columns)
         control.note(f"window {window.index + 1} of {len(parts)}, {side} pixels wide at most")
@@ -218,44 +217,69 @@ def _restore_in_windows(
             name=f"{name}#window{window.index}",
             control=replace(control, start=None, save=None),
         )
-        if worst is None or outcome.convergence.pixels_converged < worst.convergence.pixels_converged:
-            worst = outcome
-        traces += outcome.traces
-        levels += [outcome.prior_noise] if outcome.prior_noise is not None else []
         blend.add(window, outcome.mean, outcome.std)
-        seconds = earlier + time.perf_counter() - started
-        finished = outcome.finished and len(blend.done) == len(parts)
+        past = past.with_one(outcome, earlier + time.perf_counter() - started)
         if not outcome.finished:
             break
         if control.save is not None and len(blend.done) < len(parts):
-            control.save(_window_snapshot(blend, traces, seconds))
-    assert worst is not None
+            control.save((blend.tensors(), {"windows": len(blend.done), **past.plain()}))
+    assert outcome is not None
+    assert past.judged is not None
+    finished = outcome.finished and len(blend.done) == len(parts)
     mean, std = blend.result() if finished else blend.partial(pixels, observed)
+    by_std = sorted(past.levels, key=lambda level: level.std)
     return replace(
-        worst,
+        outcome,
         mean=mean,
         std=std,
         prior_mean=None,
         samples=None,
-        traces=traces,
-        seconds=seconds,
+        traces=past.traces,
+        seconds=past.seconds,
         finished=finished,
-        cfg=replace(worst.cfg, save=cfg.save),
-        prior_noise=sorted(levels, key=lambda level: level.std)[len(levels) // 2] if levels else None,
+        cfg=replace(outcome.cfg, save=cfg.save),
+        convergence=past.judged,
+        prior_noise=by_std[len(by_std) // 2] if by_std else None,
     )
 
 
-def _window_snapshot(blend: Blend, traces: list[Trace], seconds: float) -> Snapshot:
-    chains = [{"trace": trace.as_dict()} for trace in traces]
-    return blend.tensors(), {"windows": len(blend.done), "chains": chains, "seconds": seconds}
+@dataclass(frozen=True)
+class _Windows:
+    """What is kept of windows that are done, beside the blend. judged: the one that converged least."""
+
+    seconds: float = 0.0
+    traces: list[Trace] = field(default_factory=list)
+    levels: list[NoiseLevel] = field(default_factory=list)
+    judged: Convergence | None = None
+
+    def with_one(self, outcome: Outcome, seconds: float) -> _Windows:
+        """One window more."""
+        levels = [] if outcome.prior_noise is None else [outcome.prior_noise]
+        judged = [outcome.convergence] if self.judged is None else [self.judged, outcome.convergence]
+        worst = min(judged, key=lambda found: found.pixels_converged)
+        return _Windows(seconds, [*self.traces, *outcome.traces], [*self.levels, *levels], worst)
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {
+            "seconds": self.seconds,
+            "chains": [{"trace": trace.as_dict()} for trace in self.traces],
+            "levels": [asdict(level) for level in self.levels],
+            "judged": None if self.judged is None else self.judged.plain(),
+        }
 
 
-def _take_up_windows(blend: Blend, parts: list[Window], start: Snapshot) -> tuple[float, list[Trace]]:
-    """Go on from a checkpoint; return the seconds that it took, and its traces."""
+def _take_up_windows(blend: Blend, parts: list[Window], start: Snapshot) -> _Windows:
+    """Go on from a checkpoint."""
     tensors, plain = start
     try:
         blend.take_up(tensors, parts[: plain["windows"]])
-        return float(plain["seconds"]), [Trace(**chain["trace"]) for chain in plain["chains"]]
+        return _Windows(
+            float(plain["seconds"]),
+            [Trace(**chain["trace"]) for chain in plain["chains"]],
+            [NoiseLevel(**level) for level in plain["levels"]],
+            Convergence.from_plain(plain["judged"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged() from error
 

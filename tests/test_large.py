@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from diffbcp_cli.config import FAST, SIZED, RunConfig, from_mapping, to_mapping
+from diffbcp_cli.diffusion.prior import GaussianPrior
 from diffbcp_cli.large import LARGE_PATCH, LARGE_RESHAPE, Blend, for_size, window_side, windows, working_set
 from diffbcp_cli.restoration import Control, restore
 
@@ -119,23 +121,29 @@ def test_a_picture_restored_in_windows_has_no_seams():
     assert np.median(error) < 0.03
 
 
-def test_windows_resume_from_those_that_are_done():
+@pytest.mark.parametrize("prior", [None, GaussianPrior(torch.zeros(()), torch.tensor(0.2))])
+def test_windows_resume_from_those_that_are_done(prior):
     pixels, observed = photograph(70, 150)
+    cfg = replace(SHORT, iterations=12, burn_in=3)  # enough draws for R-hat
     saved = []
 
     def keep(snapshot):
         tensors, plain = snapshot
         saved.append(({k: v.clone() for k, v in tensors.items()}, json.loads(json.dumps(plain))))
 
-    whole = restore(pixels, observed, SHORT, prior=None, control=Control(save=keep))
+    whole = restore(pixels, observed, cfg, prior=prior, control=Control(save=keep))
     assert len(saved) > 1
+    assert whole.convergence.rhat_map is not None
+    assert (whole.prior_noise is None) == (prior is None)
     for start in saved:
         notes = []
-        again = restore(pixels, observed, SHORT, prior=None, control=Control(start=start, note=notes.append))
+        again = restore(pixels, observed, cfg, prior=prior, control=Control(start=start, note=notes.append))
         assert len(notes) == len(saved) + 1 - start[1]["windows"]
         assert np.array_equal(again.mean, whole.mean)
         assert np.array_equal(again.std, whole.std)
-        assert again.trace == whole.trace
+        assert again.traces == whole.traces
+        assert again.prior_noise == whole.prior_noise
+        assert again.convergence.as_dict() == whole.convergence.as_dict()
 
 
 def test_an_interrupted_picture_shows_what_is_done():
