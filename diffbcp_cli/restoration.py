@@ -195,7 +195,8 @@ def _restore_in_windows(
 ) -> Outcome:
     """Restore overlapping windows one after the other, each with a chain of its own, and blend them.
 
-    A checkpoint holds the windows that are done. Whole samples and the prior's mean are not put together.
+    A checkpoint holds the windows that are done; it is as large as the picture, so not every window writes one.
+    Whole samples and the prior's mean are not put together.
     """
     started, blend, past = time.perf_counter(), Blend(observed.shape), _Windows()
     parts = list(windows(observed.shape[0], observed.shape[1], side))
@@ -205,24 +206,36 @@ def _restore_in_windows(
         control.note(f"--save {left_out} cannot be put together from windows and is left out")
     if control.start is not None:
         past = _take_up_windows(blend, parts, control.start)
-    earlier = past.seconds
+    earlier, saved, last_saved = past.seconds, len(blend.done), time.monotonic()
+
+    def save() -> None:
+        if control.save is not None and saved < len(blend.done) < len(parts):
+            control.save((blend.tensors(), {"windows": len(blend.done), **past.plain()}))
+
     for window in parts[len(blend.done) :]:
         place = (window.rows, window.columns)
         control.note(f"window {window.index + 1} of {len(parts)}, {side} pixels wide at most")
-        outcome = _restore_whole(
-            np.ascontiguousarray(pixels[place]),
-            np.ascontiguousarray(observed[place]),
-            inner,
-            prior=prior,
-            name=f"{name}#window{window.index}",
-            control=replace(control, start=None, save=None),
-        )
+        try:
+            outcome = _restore_whole(
+                np.ascontiguousarray(pixels[place]),
+                np.ascontiguousarray(observed[place]),
+                inner,
+                prior=prior,
+                name=f"{name}#window{window.index}",
+                control=replace(control, start=None, save=None),
+            )
+        except KeyboardInterrupt:
+            save()
+            raise
+        if not outcome.finished:
+            save()
         blend.add(window, outcome.mean, outcome.std)
         past = past.with_one(outcome, earlier + time.perf_counter() - started)
         if not outcome.finished:
             break
-        if control.save is not None and len(blend.done) < len(parts):
-            control.save((blend.tensors(), {"windows": len(blend.done), **past.plain()}))
+        if cfg.checkpoint_every and time.monotonic() - last_saved >= cfg.checkpoint_every:
+            save()
+            saved, last_saved = len(blend.done), time.monotonic()
     assert outcome is not None
     assert past.judged is not None
     finished = outcome.finished and len(blend.done) == len(parts)

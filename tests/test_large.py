@@ -124,7 +124,7 @@ def test_a_picture_restored_in_windows_has_no_seams():
 @pytest.mark.parametrize("prior", [None, GaussianPrior(torch.zeros(()), torch.tensor(0.2))])
 def test_windows_resume_from_those_that_are_done(prior):
     pixels, observed = photograph(70, 150)
-    cfg = replace(SHORT, iterations=12, burn_in=3)  # enough draws for R-hat
+    cfg = replace(SHORT, iterations=12, burn_in=3, checkpoint_every=1e-6)  # enough draws for R-hat
     saved = []
 
     def keep(snapshot):
@@ -157,11 +157,37 @@ def test_an_interrupted_picture_shows_what_is_done():
                 raise KeyboardInterrupt
             yield draw
 
-    found = restore(pixels, observed, SHORT, prior=None, control=Control(wrap=wrap))
+    saved = []
+    found = restore(pixels, observed, SHORT, prior=None, control=Control(wrap=wrap, save=saved.append))
     assert not found.finished
+    assert [plain["windows"] for _, plain in saved] == [1]  # the checkpoint holds none of the unfinished one
     assert np.abs(found.mean - pixels)[:, :50].mean() < 0.2
     last = np.s_[:, -10:]
     assert np.array_equal(found.mean[last], np.where(observed, pixels, np.float32(0.5))[last])
+
+
+def test_windows_that_are_done_are_not_lost_when_the_next_one_has_no_draw_yet():
+    pixels, observed = photograph(70, 150)
+    saved, begun = [], []
+
+    def wrap(draws, total):
+        begun.append(total)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        yield from draws
+
+    with pytest.raises(KeyboardInterrupt):
+        restore(pixels, observed, SHORT, prior=None, control=Control(wrap=wrap, save=saved.append))
+    assert [plain["windows"] for _, plain in saved] == [2]
+
+
+def test_a_checkpoint_of_windows_waits_for_its_time():
+    pixels, observed = photograph(70, 150)
+    for every, count in ((0.0, 0), (3600.0, 0), (1e-6, len(list(windows(70, 150, 64))) - 1)):
+        saved = []
+        cfg = replace(SHORT, checkpoint_every=every)
+        restore(pixels, observed, cfg, prior=None, control=Control(save=saved.append))
+        assert len(saved) == count
 
 
 def test_a_picture_that_fits_is_not_cut():
