@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 
 from . import __version__
+from .io import files
+from .io.tensors import write_tensors
 from .training import Photos, Plan, TrainSettings, TrainState
 
 CARD = """---
@@ -60,24 +61,15 @@ def write_model_folder(
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.contiguous() for name, value in state.average.state_dict().items()}
     model = folder / "model.safetensors"
-    part = model.with_name(model.name + ".part")
-    save_file(weights, part, metadata={"format": "pt"})
-    part.replace(model)
+    write_tensors(model, weights, {"format": "pt"})
     config = folder / "config.json"
-    _write_text(
-        config, json.dumps({"architecture": "natural", **settings.network.options()}, indent=2) + "\n"
-    )
+    shape = {"architecture": "natural", **settings.network.options()}
+    files.write_bytes(config, (json.dumps(shape, indent=2) + "\n").encode())
     card = folder / "README.md"
-    _write_text(card, model_card(folder.name, state, settings, photos, plan, source=source))
+    files.write_bytes(card, model_card(folder.name, state, settings, photos, plan, source=source).encode())
     plot = folder / "training.png"
     plot_training(plot, state)
     return [config, model, card, plot]
-
-
-def _write_text(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def model_card(
@@ -143,9 +135,8 @@ def plot_training(path: Path, state: TrainState) -> None:
     right.set(xlabel="step", ylabel="PSNR (dB)", title="held-out photographs")
     if levels:
         right.legend()
-    part = path.with_name(path.name + ".part")
-    figure.savefig(part, format="png", dpi=110)
-    part.replace(path)
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=110)
 
 
 def _smooth(losses: list[tuple[int, float]], points: int = 150) -> tuple[list[float], list[float]]:

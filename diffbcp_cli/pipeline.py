@@ -20,7 +20,7 @@ import torch
 
 from . import __version__
 from .config import RunConfig, to_mapping
-from .errors import InputError
+from .errors import InputError, OutputError
 from .io import checkpoints, files, images, masks, pictures
 from .io.images import Photo
 from .large import for_size
@@ -133,7 +133,10 @@ def run(
 
     def save(snapshot: Snapshot) -> None:
         tensors, plain = snapshot
-        checkpoints.write(path, tensors, {**plain, **identity})
+        try:
+            checkpoints.write(path, tensors, {**plain, **identity})
+        except OutputError as error:  # hours of work are worth more than the chance to go on with them later
+            control.note(f"{error.message}; the run goes on, but could not be resumed")
 
     outcome = restore(
         opened.photo.pixels,

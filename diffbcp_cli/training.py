@@ -24,7 +24,6 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Generator, Tensor
 
 from .diffusion.interpolate import interpolate
@@ -33,6 +32,7 @@ from .diffusion.natural import Natural, NaturalConfig
 from .diffusion.precondition import EDM
 from .errors import InputError, UsageError
 from .io.images import read_photo
+from .io.tensors import write_tensors
 from .muon import Muon
 from .train_masks import draw_mask
 
@@ -428,9 +428,7 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
         "photographs": photos.fingerprint,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    save_file(tensors, part, metadata={"training": json.dumps(record)})
-    part.replace(path)
+    write_tensors(path, tensors, {"training": json.dumps(record)})
 
 
 def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainState:

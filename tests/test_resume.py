@@ -262,3 +262,31 @@ def test_a_run_within_a_time_budget_keeps_the_length_that_it_chose():
     again = restore(pixels, observed, cfg, prior=None, control=Control(start=saved[-1]))
     assert again.finished
     assert again.cfg.iterations == first.cfg.iterations == len(again.trace.rank) < 10
+
+
+LIMITED = """
+import resource, signal, sys
+from diffbcp_cli.cli.app import run
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))  # results fit, checkpoints do not
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(tmp_path):
+    rng = np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 255, (96, 96, 3), np.uint8)).save(tmp_path / "photo.png")
+    options = ["--prior", "none", "--iterations", "5", "--burn-in", "2", "--rank", "6"]
+    command = ["denoise", str(tmp_path / "photo.png"), "-o", str(tmp_path), "--checkpoint-every", "0.001s"]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *command, *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "could not be resumed" in done.stderr.replace("\n", " ")
+    assert outputs(tmp_path) == {
+        "photo.png",
+        "photo.mean.png",
+        "photo.std.tiff",
+        "photo.std.png",
+        "photo.json",
+    }

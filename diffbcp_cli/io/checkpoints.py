@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import secrets
-import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from ..errors import InputError
-from .files import replacing
+from .tensors import write_tensors
 
 FORMAT = 1
 _KEY = "diffbcp-run"
@@ -23,17 +20,7 @@ _KEY = "diffbcp-run"
 def write(path: Path, tensors: dict[str, Tensor], plain: dict[str, Any]) -> Path:
     """Write a checkpoint and return its path."""
     text = json.dumps({"format": FORMAT, **plain})
-    # safetensors refuses tensors that share memory, as views of one picture may
-    apart = {name: value.clone() for name, value in tensors.items()}
-    with replacing(path) as temporary:
-        # safetensors writes to a nameless file of its own first; in here it is found if the process is killed
-        room = temporary.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        room.mkdir()
-        try:
-            save_file(apart, room / "checkpoint", metadata={_KEY: text})
-            (room / "checkpoint").rename(temporary)
-        finally:
-            shutil.rmtree(room, ignore_errors=True)
+    write_tensors(path, tensors, {_KEY: text})
     return path
 
 
