@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -113,3 +115,19 @@ def test_trace_plot_of_any_length(length: int, burn_in: int) -> None:
 def test_pictures_are_deterministic() -> None:
     std = 0.1 * random(20, 30, 3)
     assert pictures.heat_map(std) == pictures.heat_map(std)
+
+
+PEAK = """
+import resource, numpy as np
+from diffbcp_cli.io import pictures
+pictures.heat_map(np.zeros((64, 64), np.float32))  # matplotlib is there
+std = np.random.default_rng(0).random((2048, 2048, 3), np.float32)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+pictures.heat_map(std)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def test_a_large_heat_map_takes_little_memory():
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 250  # MB; std itself has 50, and imshow would take 500

@@ -25,6 +25,7 @@ MAX_PIXELS = 300_000_000
 MAX_BYTES = 2**32  # of a file
 FLOAT_RANGE = (-1.0, 2.0)  # floats are meant for [0, 1]; noise may carry them past it, but not this far
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".npy")
+_ROWS = 256  # of a picture that are turned into samples at once
 _TOP = {"uint8": 255, "uint16": 65535}
 _DEPTHS_OF: dict[str, tuple[Depth, ...]] = {
     ".png": ("uint8", "uint16"),
@@ -125,10 +126,10 @@ def encode_std(path: Path, std: NDArray[Any]) -> Path:
     values = np.asarray(std, np.float32)
     if values.ndim == 3 and values.shape[2] == 1:
         values = values[..., 0]
-    file = io.BytesIO()
     photometric = "rgb" if values.ndim == 3 else "minisblack"
-    tifffile.imwrite(file, values, photometric=photometric, metadata=None, software=False)
-    return files.write_bytes(path, file.getvalue())
+    with files.replacing(path) as temporary:
+        tifffile.imwrite(temporary, values, photometric=photometric, metadata=None, software=False)
+    return path
 
 
 def losses(path: Path, like: Photo) -> tuple[str, ...]:
@@ -208,8 +209,11 @@ def _depth_in(suffix: str, depth: Depth) -> Depth:
 def _samples(values: Floats, depth: Depth) -> NDArray[Any]:
     if depth == "float32":
         return values
-    scaled = np.nan_to_num(values, nan=0.0, posinf=1.0, neginf=0.0).clip(0.0, 1.0) * np.float32(_TOP[depth])
-    return np.rint(scaled).astype(depth)
+    samples = np.empty(values.shape, depth)
+    for top in range(0, len(values), _ROWS):  # a few rows at a time: large pictures would take three copies
+        rows = np.nan_to_num(values[top : top + _ROWS], nan=0.0, posinf=1.0, neginf=0.0).clip(0.0, 1.0)
+        samples[top : top + _ROWS] = np.rint(rows * np.float32(_TOP[depth]))
+    return samples
 
 
 def _encode(samples: NDArray[Any], suffix: str, like: Photo) -> bytes:

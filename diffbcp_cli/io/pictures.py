@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import logging
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
 logging.getLogger("matplotlib").addHandler(logging.NullHandler())  # its font cache is nobody's business
@@ -28,6 +30,7 @@ UNKNOWN = (0.78, 0.78, 0.80)  # how a missing pixel is shown
 HALF_KNOWN = (0.5, 0.5, 0.5)  # the same where channels are missing one by one: it keeps their tint
 FILLED = (1.0, 0.18, 0.42)  # the tint of an overlay
 _DPI = 100
+_ROWS = 256  # of a picture that are coloured at once
 _SMALLEST, _LARGEST = 480, 4096  # pixels of a picture's longer side
 _PANEL_LARGEST = 900
 _INK, _FAINT = "#222222", "#b8b8b8"
@@ -52,12 +55,12 @@ def heat_map(
     unit = _text_unit(max(height, width) / 900)
     left, below, above, right = 12 * unit, 12 * unit, 34 * unit, 96 * unit
     figure = _figure(left + width + right, below + height + above)
-    image = _place(figure, picture, left, below, top=max(top, bottom + 1e-6), bottom=bottom)
+    colours = _colours(bottom, max(top, bottom + 1e-6))
     _title(figure, title, left, below + height + 9 * unit, unit)
     _colour_bar(
-        figure, image, left + width + 12 * unit, below, height, unit, over=bool(pixel_std.max() > top)
+        figure, colours, left + width + 12 * unit, below, height, unit, over=bool(pixel_std.max() > top)
     )
-    return _png(figure)
+    return _png(figure, [(_coloured(picture, colours), left, below)])
 
 
 def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLike) -> bytes:
@@ -69,19 +72,24 @@ def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLi
     shown = [masked(before, observed), _rgb(after)]
     pixel_std = _per_pixel(std)
     top = _scale_top(pixel_std)
+    colours = _colours(0.0, top)
     pictures = [_resized(part, _SMALLEST, _PANEL_LARGEST) for part in (*shown, pixel_std)]
+    pictures[-1] = _coloured(pictures[-1], colours)
     height, width = pictures[0].shape[:2]
     unit = _text_unit(max(height, width) / 500)
     edge, gap, above, right = 14 * unit, 14 * unit, 34 * unit, 96 * unit
     figure = _figure(edge + 3 * width + 2 * gap + right, edge + height + above)
     known = float(np.mean(np.asarray(observed, bool)))
     titles = (f"before ({known:.0%} known)", "after", "uncertainty (std)")
+    placed = []
     for index, (picture, title) in enumerate(zip(pictures, titles, strict=True)):
         left = edge + index * (width + gap)
-        image = _place(figure, picture, left, edge, top=top)
+        placed.append((picture, left, edge))
         _title(figure, title, left, edge + height + 9 * unit, unit)
-    _colour_bar(figure, image, left + width + 12 * unit, edge, height, unit, over=bool(pixel_std.max() > top))
-    return _png(figure)
+    _colour_bar(
+        figure, colours, left + width + 12 * unit, edge, height, unit, over=bool(pixel_std.max() > top)
+    )
+    return _png(figure, placed)
 
 
 def trace_plot(noise_std: ArrayLike, rank: ArrayLike, change: ArrayLike, *, burn_in: int) -> bytes:
@@ -132,7 +140,9 @@ def _per_pixel(std: ArrayLike) -> Floats:
     """The root mean square (H, W) over the channels."""
     values = np.asarray(std, np.float32)
     values = values.reshape(*values.shape[:2], -1)
-    return np.asarray(np.sqrt(np.square(values).mean(axis=-1)), np.float32)
+    mean: Floats = np.einsum("hwc,hwc->hw", values, values)
+    mean /= np.float32(values.shape[2])
+    return np.sqrt(mean, out=mean)
 
 
 def _scale_top(pixel_std: Floats) -> float:
@@ -172,13 +182,20 @@ def _frame(figure: Figure, left: float, bottom: float, width: float, height: flo
     return figure.add_axes((left / across, bottom / up, width / across, height / up))
 
 
-def _place(
-    figure: Figure, picture: NDArray[Any], left: float, below: float, *, top: float, bottom: float = 0.0
-) -> Any:
-    height, width = picture.shape[:2]
-    axes = _frame(figure, round(left), round(below), width, height)
-    axes.set_axis_off()
-    return axes.imshow(picture, cmap=COLOURS, vmin=bottom, vmax=top, aspect="auto", interpolation="nearest")
+def _colours(bottom: float, top: float) -> ScalarMappable:
+    """The map from values to colours."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    return ScalarMappable(Normalize(bottom, top), COLOURS)
+
+
+def _coloured(values: Floats, colours: ScalarMappable) -> NDArray[np.uint8]:
+    """Values (H, W) as RGB; a few rows at a time, for matplotlib takes many copies."""
+    picture = np.empty((*values.shape, 3), np.uint8)
+    for top in range(0, len(values), _ROWS):
+        picture[top : top + _ROWS] = colours.to_rgba(values[top : top + _ROWS], bytes=True)[..., :3]
+    return picture
 
 
 def _title(figure: Figure, text: str, left: float, bottom: float, unit: float) -> None:
@@ -187,10 +204,17 @@ def _title(figure: Figure, text: str, left: float, bottom: float, unit: float) -
 
 
 def _colour_bar(
-    figure: Figure, image: Any, left: float, bottom: float, height: float, unit: float, *, over: bool
+    figure: Figure,
+    colours: ScalarMappable,
+    left: float,
+    bottom: float,
+    height: float,
+    unit: float,
+    *,
+    over: bool,
 ) -> None:
     axes = _frame(figure, left, bottom, 14 * unit, height)
-    bar = figure.colorbar(image, cax=axes, extend="max" if over else "neither", extendfrac=0.03)
+    bar = figure.colorbar(colours, cax=axes, extend="max" if over else "neither", extendfrac=0.03)
     bar.ax.tick_params(labelsize=9 * unit, color=_INK, labelcolor=_INK, width=0.8 * unit, length=3 * unit)
     bar.outline.set_visible(False)
     bar.locator = _ticks(height / unit)
@@ -229,15 +253,33 @@ def _trace(axis: Axes, name: str, values: NDArray[np.float64], burn_in: int, *, 
     axis.tick_params(color=_FAINT, labelcolor=_INK, labelsize=9)
 
 
-def _png(figure: Figure) -> bytes:
+def _png(figure: Figure, placed: Sequence[tuple[NDArray[Any], float, float]] = ()) -> bytes:
+    """Draw the figure, and on it RGB pictures with their lower left corners, a pixel at a pixel.
+
+    matplotlib's own imshow would take 1.9 GB for a picture of 4096 x 4096.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    drawn = np.array(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+    for picture, left, below in placed:
+        height, width = picture.shape[:2]
+        first, bottom = round(left), len(drawn) - round(below)
+        drawn[bottom - height : bottom, first : first + width, :3] = _bytes(picture)
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
+    Image.fromarray(drawn).save(file, "PNG")
     return file.getvalue()
+
+
+def _bytes(picture: NDArray[Any]) -> NDArray[np.uint8]:
+    return picture if picture.dtype == np.uint8 else np.rint(picture * 255).astype(np.uint8)
 
 
 def _encode(picture: NDArray[Any]) -> bytes:
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(np.rint(picture * 255).astype(np.uint8)).save(file, "PNG")
+    Image.fromarray(_bytes(picture)).save(file, "PNG")
     return file.getvalue()
