@@ -97,7 +97,7 @@ def run(pixels: Pixels, observed: Any, method: str, options: dict[str, Any]) -> 
         mean = outcome.mean
         steps = len(outcome.trace.rank)
         extra = {
-            "noise": outcome.noise(cfg.burn_in)["std"],
+            "noise": outcome.noise(outcome.cfg.burn_in)["std"],
             "rank": outcome.trace.rank[-1],
             "iterations": steps,
         }

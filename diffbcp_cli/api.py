@@ -104,7 +104,9 @@ def _restore(
     elif dtype.kind == "f":
         mean = mean.astype(dtype)
     samples = None if outcome.samples is None else outcome.samples.reshape(-1, *shape)
-    return Restoration(mean, outcome.std.reshape(shape), outcome.trace, outcome.noise(cfg.burn_in), samples)
+    return Restoration(
+        mean, outcome.std.reshape(shape), outcome.trace, outcome.noise(outcome.cfg.burn_in), samples
+    )
 
 
 def _to_unit(image: ArrayLike) -> tuple[NDArray[np.float32], float]:

@@ -76,10 +76,15 @@ _STROKES = (
 )
 
 
+def can_hold_out(observed: Bools) -> bool:
+    """Whether enough is known to hold some of it out."""
+    return bool(observed.sum() >= 4 * FEWEST)
+
+
 def hold_out(observed: Bools, *, rng: Generator) -> HeldOut:
     """Choose known entries to hold out, observed (H, W, C): single ones if the missing are, else strokes."""
     wanted = min(MOST, max(FEWEST, int(SHARE * observed.sum())))
-    if observed.sum() < 4 * FEWEST:
+    if not can_hold_out(observed):
         raise InputError("too few known pixels to hold some out", hint="run without --calibrate")
     strokes = not is_scattered(observed)
     return HeldOut(like_missing(observed, wanted, side=min(observed.shape[:2]) // 6, rng=rng), strokes)

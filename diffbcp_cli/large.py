@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from .config import FAST, RunConfig
+from .diffusion.interpolate import interpolate
 from .diffusion.tiles import Axis, cut, even_tile
 
 Floats = NDArray[np.float32]
@@ -45,6 +47,7 @@ LARGE_RESHAPE: dict[str, Any] = {
 }
 
 _SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
+_ROUGH_SIDE = 512  # squares along the longer side of a rough guess
 _IMAGES = 18  # float32 copies of the picture that a run holds at its peak: moments, X, Z, the network's input
 _NETWORK = 700 * 2**20  # bytes that the bundled network takes for one of its tiles
 _MATRICES = 6  # of U x V floats that an observation in chunks holds
@@ -61,7 +64,8 @@ def for_size(cfg: RunConfig, height: int, width: int, known: float) -> RunConfig
     usual, suited = RunConfig(), LARGE_RESHAPE if cfg.tensorize == "reshape" else LARGE_PATCH
     if cfg.tensorize != "reshape" and known < FEW_KNOWN:
         suited = {**suited, "rank": 100}
-    if (cfg.iterations, cfg.burn_in) == (FAST.iterations, FAST.burn_in):
+    typed = {"iterations", "burn_in"} & {*cfg.pinned}
+    if (cfg.iterations, cfg.burn_in) == (FAST.iterations, FAST.burn_in) and not typed:
         halves = {name: suited[name] // 2 for name in ("iterations", "burn_in")}
         usual, suited = FAST, {**suited, **halves, "rank": FAST.rank}
     untouched = {
@@ -129,6 +133,44 @@ def windows(height: int, width: int, side: int) -> Iterator[Window]:
 
 def _axis(length: int, side: int, overlap: int) -> Axis:
     return cut(length, tile=even_tile(length, side, overlap, 1), overlap=overlap, multiple=1)
+
+
+class RoughGuess:
+    """The whole picture as averages of its known pixels over large squares: for windows in which none is known.
+
+    pixels, observed: (H, W, C). The spread is that of the averages.
+    """
+
+    def __init__(self, pixels: Floats, observed: NDArray[np.bool_]) -> None:
+        height, width = observed.shape[:2]
+        self.step = math.ceil(max(height, width) / _ROUGH_SIDE)
+        columns = np.arange(0, width, self.step)
+        totals, counts = [], []
+        for top in range(0, height, self.step):  # a few rows at a time: no copy of the picture
+            known = observed[top : top + self.step]
+            rows = np.where(known, pixels[top : top + self.step], np.float32(0)).sum(0)
+            totals.append(np.add.reduceat(rows, columns, axis=0))
+            counts.append(np.add.reduceat(known.sum(0, dtype=np.float32), columns, axis=0))
+        count = np.stack(counts)
+        averages = np.stack(totals) / count.clip(1)
+        there = torch.from_numpy(count.transpose(2, 0, 1)[None] > 0)
+        self.image = interpolate(torch.from_numpy(averages.transpose(2, 0, 1)[None]), there)
+        self.spread = np.float32(averages[count > 0].std())
+
+    def of(self, window: Window) -> tuple[Floats, Floats]:
+        """Mean and std of a window."""
+        height, width = self.image.shape[-2:]
+        down, across = (
+            torch.arange(part.start, part.stop, dtype=torch.float32)
+            .add(0.5)
+            .mul(2 / (self.step * length))
+            .sub(1)
+            for part, length in ((window.rows, height), (window.columns, width))
+        )
+        grid = torch.stack(torch.meshgrid(across, down, indexing="xy"), -1)[None]
+        found = F.grid_sample(self.image, grid, padding_mode="border", align_corners=False)
+        mean = np.ascontiguousarray(found[0].permute(1, 2, 0).numpy())
+        return mean, np.full_like(mean, self.spread)
 
 
 class Blend:

@@ -15,16 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .bcp.state import observe
+from .bcp.state import State, observe
 from .bcp.stream import observe_in_chunks, observe_some
 from .bcp.tensorize import Patches, tensorize
-from .calibration import Calibration, HeldOut, calibrate, hold_out, is_scattered, like_missing
+from .calibration import Calibration, HeldOut, calibrate, can_hold_out, hold_out, is_scattered, like_missing
 from .chains import Chains, Trace
 from .config import RunConfig
 from .convergence import Convergence, convergence
 from .coupling import CouplingRule
 from .devices import pick_device
 from .diffusion.prior import Prior, as_masked
+from .diffusion.tiles import shrinks
 from .errors import InputError
 from .finishing import (
     FILLS,
@@ -37,7 +38,18 @@ from .finishing import (
     parts,
     parts_share,
 )
-from .large import ATOM_SWEEPS, IN_CHUNKS, LARGE, NOISE_SLACK, Blend, Window, for_size, window_side, windows
+from .large import (
+    ATOM_SWEEPS,
+    IN_CHUNKS,
+    LARGE,
+    NOISE_SLACK,
+    Blend,
+    RoughGuess,
+    Window,
+    for_size,
+    window_side,
+    windows,
+)
 from .noise_level import NoiseLevel, most_likely_noise
 from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
 from .spread import CALLS, DRAWS, FEW_DRAWS, draw_pictures, smooth_std
@@ -199,7 +211,12 @@ def _restore_in_windows(
     Whole samples and the prior's mean are not put together.
     """
     started, blend, past = time.perf_counter(), Blend(observed.shape), _Windows()
-    parts = list(windows(observed.shape[0], observed.shape[1], side))
+    # windows without a known pixel first: a checkpoint then always leaves one that has a chain
+    parts = sorted(
+        windows(observed.shape[0], observed.shape[1], side),
+        key=lambda window: bool(observed[window.rows, window.columns].any()),
+    )
+    rough: RoughGuess | None = None
     inner = replace(cfg, save=(), time_budget=cfg.time_budget and cfg.time_budget / len(parts))
     outcome: Outcome | None = None
     for left_out in sorted({"samples", "prior"} & set(cfg.save)):
@@ -214,12 +231,23 @@ def _restore_in_windows(
 
     for window in parts[len(blend.done) :]:
         place = (window.rows, window.columns)
+        shown = np.ascontiguousarray(observed[place])
+        if not shown.any():
+            control.note(
+                f"nothing is known in window {window.index + 1} of {len(parts)}: it is filled with averages"
+            )
+            rough = rough or RoughGuess(pixels, observed)
+            blend.add(window, *rough.of(window))
+            continue
         control.note(f"window {window.index + 1} of {len(parts)}, {side} pixels wide at most")
+        calibrates = cfg.calibrate and can_hold_out(shown)
+        if cfg.calibrate and not calibrates:
+            control.note("too little is known in it to calibrate its uncertainty")
         try:
             outcome = _restore_whole(
                 np.ascontiguousarray(pixels[place]),
-                np.ascontiguousarray(observed[place]),
-                inner,
+                shown,
+                replace(inner, calibrate=calibrates),
                 prior=prior,
                 name=f"{name}#window{window.index}",
                 control=replace(control, start=None, save=None),
@@ -309,11 +337,11 @@ def _restore_whole(
     device = pick_device(cfg.device)
     held = _held_out(observed, cfg, name)
     shown = observed if held is None else observed & ~held.entries
-    finishes = prior is not None and cfg.finish > 0
+    finishes = prior is not None and cfg.finish > 0 and not shrinks(prior, *observed.shape[:2])
     trial = _trial(shown, cfg, name) if finishes and not shown.all() else None
     given = shown if trial is None else shown & ~trial
-    cfg = _within_budget(pixels, given, cfg, prior, device, control)
-    sampler = _sampler(pixels, given, cfg, prior, device)
+    cfg, atoms = _within_budget(pixels, given, cfg, prior, device, control, finishes=finishes)
+    sampler = _sampler(pixels, given, cfg, prior, device, atoms)
     seeds = [seed_of(cfg.seed, f"{name}#{k}" if k else name) for k in range(cfg.chains)]
     kept = range(cfg.burn_in, cfg.iterations, cfg.thin) if "samples" in cfg.save else range(0)
     chains = Chains(sampler, seeds, burn_in=cfg.burn_in, kept=kept, device=device, note=control.note)
@@ -501,32 +529,43 @@ def _held_out(observed: Bools, cfg: RunConfig, name: str) -> HeldOut | None:
 
 
 def _within_budget(
-    pixels: Floats, shown: Bools, cfg: RunConfig, prior: Prior | None, device: torch.device, control: Control
-) -> RunConfig:
+    pixels: Floats,
+    shown: Bools,
+    cfg: RunConfig,
+    prior: Prior | None,
+    device: torch.device,
+    control: Control,
+    *,
+    finishes: bool,
+) -> tuple[RunConfig, State | None]:
     """Choose iterations and burn-in that fit the time budget, from the measured cost of a few steps.
 
     The steps that are timed belong to a chain of their own, so the result is what the chosen numbers of
-    iterations would have given without a budget. A run that goes on from a checkpoint keeps its numbers.
+    iterations would have given without a budget. Atoms that were learned for them are returned, to be used again.
+    A run that goes on from a checkpoint keeps its numbers.
     """
     if cfg.time_budget is None:
-        return cfg
+        return cfg, None
     if control.start is not None:
         try:
-            return replace(cfg, time_budget=None, **control.start[1]["planned"])
+            return replace(cfg, time_budget=None, **control.start[1]["planned"]), None
         except (KeyError, TypeError) as error:
             raise _damaged() from error
     started = time.perf_counter()
-    cost = _seconds_per_step(_sampler(pixels, shown, cfg, prior, device), device)
-    if prior is not None and cfg.finish:
+    sampler = _sampler(pixels, shown, cfg, prior, device)
+    cost = _seconds_per_step(sampler, device)
+    if prior is not None and finishes:
         started -= _seconds_to_finish(prior, pixels, cfg.finish, device)
     left = cfg.time_budget - (time.perf_counter() - started)
-    iterations = min(cfg.iterations, max(FEWEST_ITERATIONS, int(left / cost / cfg.chains)))
+    affordable = int(left / cost / cfg.chains)
+    iterations = min(cfg.iterations, max(FEWEST_ITERATIONS, affordable))
     burn_in = min(iterations - 1, round(iterations * cfg.burn_in / cfg.iterations))
     control.note(
         f"{cost:.2f} s per iteration: {iterations} iterations, {burn_in} of them burn-in, "
         f"for a budget of {cfg.time_budget:g} s"
+        + (" (it is too short and will be overrun)" if affordable < iterations else "")
     )
-    return replace(cfg, time_budget=None, iterations=iterations, burn_in=burn_in)
+    return replace(cfg, time_budget=None, iterations=iterations, burn_in=burn_in), sampler.atoms
 
 
 def _seconds_per_step(sampler: SplitGibbs, device: torch.device) -> float:
@@ -565,8 +604,14 @@ def _noise(traces: list[Trace], burn_in: int) -> dict[str, float]:
 
 
 def _sampler(
-    pixels: Floats, observed: Bools, cfg: RunConfig, prior: Prior | None, device: torch.device
+    pixels: Floats,
+    observed: Bools,
+    cfg: RunConfig,
+    prior: Prior | None,
+    device: torch.device,
+    atoms: State | None = None,
 ) -> SplitGibbs:
+    """The sampler of a picture; atoms: learned before, from the same picture and options."""
     height, width, channels = pixels.shape
     image, known = _tensors(pixels, observed, device)
     once, settings = cfg.patch_weights == "once", settings_of(cfg)
@@ -574,11 +619,12 @@ def _sampler(
     shape = tensorize((channels, height, width), kind, patch=cfg.patch_size, stride=cfg.stride)
     if not isinstance(shape, Patches):
         return SplitGibbs(observe(image, known, shape, once=once), prior, settings)
-    count, atoms = shape.right[0], None
+    count = shape.right[0]
     if 0 < cfg.atom_patches < count:
-        rng = make_generator(seed_of(cfg.seed, "#atoms"), device)
-        some = observe_some(image, known, shape, cfg.atom_patches, once=once, rng=rng)
-        atoms = learn_atoms(some, settings, sweeps=ATOM_SWEEPS, rng=rng)
+        if atoms is None:
+            rng = make_generator(seed_of(cfg.seed, "#atoms"), device)
+            some = observe_some(image, known, shape, cfg.atom_patches, once=once, rng=rng)
+            atoms = learn_atoms(some, settings, sweeps=ATOM_SWEEPS, rng=rng)
         settings = replace(settings, warm_up=1, noise_most=NOISE_SLACK * atoms.noise_precision**-0.5)
     if count > IN_CHUNKS:
         chunks = observe_in_chunks(image, known, shape, once=once, budget=settings.budget)

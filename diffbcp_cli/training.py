@@ -179,6 +179,7 @@ def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None =
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder", hint="diffbcp train PHOTOS/ -o my-prior/")
+    folder, without = folder.resolve(), without and without.resolve()
     pixels: dict[str, Pixels] = {}
     skipped: dict[str, str] = {}
     found = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)

@@ -139,3 +139,35 @@ def test_large_blocks_of_a_reshape_use_it_and_small_ones_do_not(monkeypatch):
         assert torch.isfinite(info.entries).all()
         assert new.weights.dtype == state.weights.dtype
     assert used == [200, 200]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_what_the_tolerance_leaves_is_small_beside_the_spread_of_a_draw(side):
+    """The same perturbed systems, solved to the tolerance and exactly, differ by little of a posterior std."""
+    state = tiny.random_state((6, 5), (8, 6), 40, seed=5)
+    generator = tiny.rng(6)
+    precision = 400.0 * (torch.rand(30, 48, generator=generator) < 0.15).double() + 8.0
+    error = 20 * torch.randn(30, 48, generator=generator, dtype=torch.float64)
+    factors, q = list(state.left), khatri_rao(state.right)
+    if side == "right":
+        factors, q, error, precision = list(state.right), khatri_rao(state.left), error.T, precision.T
+    drawn = cg.draw_modes(factors, state.weights, error, q, precision, side, tiny.rng(7))[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cg, "solve", _exactly)
+        exact = cg.draw_modes(factors, state.weights, error, q, precision, side, tiny.rng(7))[0]
+    product = cg._product(factors, 0, state.weights, q, precision)
+    std = _inverse(product, drawn).diagonal(dim1=-2, dim2=-1).sqrt()
+    off = ((drawn - exact) / std).abs()
+    assert 0 < off.max() < 0.01
+
+
+def _inverse(product, like):
+    """Q^-1 of every row (n, S, S), from products with unit vectors."""
+    rows, size = like.shape
+    units = torch.eye(size, dtype=like.dtype)
+    columns = [product(unit.expand(rows, -1)) for unit in units]
+    return torch.linalg.inv(torch.stack(columns, -1))
+
+
+def _exactly(product, linear, inverse, start, *, what, tolerance=0.0):
+    return (_inverse(product, linear) @ linear.unsqueeze(-1)).squeeze(-1)

@@ -11,9 +11,21 @@ import numpy as np
 import pytest
 import torch
 
+from diffbcp_cli import restoration
 from diffbcp_cli.config import FAST, SIZED, RunConfig, from_mapping, to_mapping
 from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.large import LARGE_PATCH, LARGE_RESHAPE, Blend, for_size, window_side, windows, working_set
+from diffbcp_cli.diffusion.tiles import Fitted
+from diffbcp_cli.large import (
+    LARGE_PATCH,
+    LARGE_RESHAPE,
+    Blend,
+    RoughGuess,
+    Window,
+    for_size,
+    window_side,
+    windows,
+    working_set,
+)
 from diffbcp_cli.restoration import Control, restore
 
 SHORT = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, window=64)
@@ -74,6 +86,8 @@ def test_fast_takes_half_the_iterations_of_a_large_photograph():
         assert for_size(found, 2048, 2048, 0.5) == found
     typed = from_mapping({"iterations": FAST.iterations}, FAST)
     assert for_size(typed, 2048, 2048, 0.5).iterations == FAST.iterations
+    numbers = from_mapping({"iterations": FAST.iterations, "burn_in": FAST.burn_in})
+    assert for_size(numbers, 2048, 2048, 0.5).calls == LARGE_PATCH["calls"]
 
 
 def test_few_known_pixels_get_fewer_components():
@@ -240,3 +254,61 @@ def test_results_that_windows_cannot_give_are_announced_as_left_out():
     notes: list[str] = []
     restore(pixels, np.ones(pixels.shape, bool), cfg, prior=None, control=Control(note=notes.append))
     assert any("--save samples" in note for note in notes)
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_a_window_in_which_nothing_is_known_is_filled_with_averages(calibrate):
+    pixels, observed = photograph(62, 200)
+    observed[:, :150] = False
+    observed[0, 70, 0] = True  # one entry is too little to calibrate by
+    notes = []
+    cfg = replace(SHORT, calibrate=calibrate)
+    found = restore(pixels, observed, cfg, prior=None, control=Control(note=notes.append))
+    assert found.finished
+    assert np.isfinite(found.mean).all()
+    assert sum("nothing is known" in note for note in notes) == 1
+    assert ("too little is known" in " ".join(notes)) == calibrate
+    known = pixels[observed]
+    assert np.abs(found.mean[:, :30] - known.mean()).max() < 4 * known.std()
+    assert found.std[:, :30].min() > 0.5 * known.std() / np.sqrt(3)
+
+
+def test_a_rough_guess_is_the_average_around():
+    pixels, observed = photograph(700, 1100, share=0.2)
+    observed[100:400, 300:700] = False
+    guess = RoughGuess(pixels, observed)
+    whole = Window(0, slice(0, 700), slice(0, 1100), np.ones((700, 1100, 1), np.float32))
+    mean, std = guess.of(whole)
+    assert np.sqrt(np.square(mean - pixels)[observed].mean()) < 0.1  # averages over 3 x 3 pixels
+    part = Window(0, slice(40, 90), slice(500, 601), np.ones((50, 101, 1), np.float32))
+    assert np.array_equal(guess.of(part)[0], mean[40:90, 500:601])
+    assert abs(float(std[0, 0, 0]) - pixels[observed].std()) < 0.05
+
+
+def test_a_budget_for_a_large_picture_learns_atoms_once(monkeypatch):
+    pixels, observed = photograph(80, 80)
+    learned = []
+    plain = restoration.learn_atoms
+    monkeypatch.setattr(
+        restoration, "learn_atoms", lambda *given, **named: learned.append(1) or plain(*given, **named)
+    )
+    cfg = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, atom_patches=20)
+    free = restore(pixels, observed, cfg, prior=None)
+    assert len(learned) == 1
+    notes = []
+    held = restore(
+        pixels, observed, replace(cfg, time_budget=600.0), prior=None, control=Control(note=notes.append)
+    )
+    assert len(learned) == 2
+    assert np.array_equal(free.mean, held.mean)
+    assert "overrun" not in " ".join(notes)
+    restore(pixels, observed, replace(cfg, time_budget=1e-3), prior=None, control=Control(note=notes.append))
+    assert "overrun" in notes[-1]
+
+
+def test_a_prior_that_sees_a_smaller_copy_does_not_finish():
+    pixels, observed = photograph(96, 96)
+    exact = GaussianPrior(torch.zeros(()), torch.tensor(0.2))
+    cfg = RunConfig(iterations=6, burn_in=3, rank=8, finish=4)
+    assert restore(pixels, observed, cfg, prior=Fitted(exact, size=96)).finish_level is not None
+    assert restore(pixels, observed, cfg, prior=Fitted(exact, size=48)).finish_level is None

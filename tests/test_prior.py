@@ -8,6 +8,7 @@ import torch
 from diffbcp_cli.diffusion.natural import Natural, NaturalConfig
 from diffbcp_cli.diffusion.precondition import EDM
 from diffbcp_cli.diffusion.prior import GaussianPrior, NetworkPrior, pad_to_multiple
+from diffbcp_cli.diffusion.reverse import sample
 
 
 class ScaledIdentity(torch.nn.Module):
@@ -113,3 +114,13 @@ def test_a_gaussian_prior_with_a_basis_solves_the_normal_equations():
     expected = mean + ((x - mean).flatten(1) @ gain.T).reshape(x.shape)
     prior = GaussianPrior(mean, var.reshape(3, 2, 2), basis=basis)
     torch.testing.assert_close(prior.denoise(x, sigma), expected)
+
+
+def test_a_prior_draws_by_itself():
+    prior = GaussianPrior(torch.zeros(()), torch.tensor(0.25))
+    x = 0.3 * torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    drawn = prior.sample(x, 0.3, torch.Generator().manual_seed(1))
+    given = sample(prior, x, 0.3, rng=torch.Generator().manual_seed(1)).sample
+    assert torch.equal(drawn, given)
+    share = 0.25 / (0.25 + 0.3**2)
+    assert abs(float((drawn - share * x).var()) / (share * 0.3**2) - 1) < 0.15

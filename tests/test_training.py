@@ -289,3 +289,17 @@ def test_a_step_in_which_all_crops_are_of_one_kind_leaves_the_other_network_alon
         if not torch.equal(value, before[name])
     }
     assert changed == {share == 1.0}
+
+
+def test_a_prior_inside_its_own_photographs_is_left_out_however_it_is_named(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    (tmp_path / "prior").mkdir()
+    for name in ("a.png", "b.png", "prior/training.png"):
+        Image.fromarray(rng.integers(0, 255, (80, 80, 3), np.uint8)).save(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    settings = training.TrainSettings()
+    found = [
+        training.load_photos(tmp_path, settings, without=out) for out in (tmp_path / "prior", Path("prior"))
+    ]
+    assert found[0].fingerprint == found[1].fingerprint
+    assert len(found[1].train) + len(found[1].held_out) == 2

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from .precondition import Denoiser
+
+if TYPE_CHECKING:
+    from .reverse import Solver
 
 
 class Prior(Protocol):
@@ -40,7 +43,19 @@ def as_masked(prior: Prior) -> MaskedPrior | None:
     return cast(MaskedPrior, prior) if getattr(prior, "takes_mask", False) else None
 
 
-class NetworkPrior:
+class Drawing:
+    """What every prior of ours can do beside `denoise`."""
+
+    def sample(
+        self: Prior, x: Tensor, rho: float, rng: Generator, *, solver: Solver = "second-order", calls: int = 4
+    ) -> Tensor:
+        """Draw x0 given x = x0 + rho eps, (B, C, H, W): the reverse process from noise level rho to 0."""
+        from .reverse import sample
+
+        return sample(self, x, rho, solver=solver, calls=calls, rng=rng).sample
+
+
+class NetworkPrior(Drawing):
     """A preconditioned network as a prior: any H x W, grey or colour, the network in its own number type.
 
     denoiser: the preconditioned network; it gets `channels` channels and sides that are multiples of
@@ -102,7 +117,7 @@ def pad_to_multiple(x: Tensor, multiple: int) -> Tensor:
     return x
 
 
-class GaussianPrior:
+class GaussianPrior(Drawing):
     """x0 ~ N(mean, U diag(var) U^T) with the exact answer: what the tests measure everything against.
 
     mean, var: broadcast against (C, H, W). basis: U, orthonormal (n, n) with n = C H W, acting on flattened

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .prior import Prior, as_masked
+from .prior import Drawing, Prior, as_masked
 
 
 def reflected(length: int, *, before: int, after: int, device: torch.device) -> Tensor:
@@ -90,7 +90,7 @@ def _window(start: int, tile: int, length: int, overlap: int) -> Tensor:
     return u.square() * (3 - 2 * u)
 
 
-class Tiled:
+class Tiled(Drawing):
     """A prior for images of any size from one that is at home at `size` x `size`.
 
     overlap: pixels that neighbouring tiles share. multiple: tiles are shifted by multiples of this.
@@ -184,7 +184,7 @@ def as_levels(sigma: Tensor | float, x: Tensor) -> Tensor:
     return torch.full((x.shape[0],), float(sigma), dtype=x.dtype, device=x.device)
 
 
-class Fitted:
+class Fitted(Drawing):
     """A prior for images of any size that resizes them to `size` x `size` (bicubic) and the answer back.
 
     Resizing averages the noise, so the network is told the level that is left in the resized image.
@@ -208,6 +208,15 @@ class Fitted:
         left = noise_gain(height, self.size) * noise_gain(width, self.size)
         answer = self.prior.denoise(resize(x, self.size, self.size), levels * left)
         return resize(answer, height, width)
+
+
+def shrinks(prior: Prior | None, height: int, width: int) -> bool:
+    """Whether the prior sees an image of this size as a smaller copy, and knows nothing of its detail."""
+    while prior is not None:
+        if isinstance(prior, Fitted):
+            return max(height, width) > prior.size
+        prior = getattr(prior, "prior", None)
+    return False
 
 
 def resize(x: Tensor, height: int, width: int) -> Tensor:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import torch
-    from torch import Tensor, nn
+    from torch import Generator, Tensor, nn
 
     from ..diffusion.precondition import Denoiser
     from ..diffusion.prior import Prior
+    from ..diffusion.reverse import Solver
 
 SCALES = ("tile", "fit")
 NATURAL_TILE = 1024  # larger images are cut, to bound the memory
@@ -62,6 +63,14 @@ class LoadedPrior:
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
         """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
         return self.prior.denoise(x, sigma)
+
+    def sample(
+        self, x: Tensor, rho: float, rng: Generator, *, solver: Solver = "second-order", calls: int = 4
+    ) -> Tensor:
+        """Draw x0 given x = x0 + rho eps, (B, C, H, W): the reverse process from noise level rho to 0."""
+        from ..diffusion.reverse import sample
+
+        return sample(self.prior, x, rho, solver=solver, calls=calls, rng=rng).sample
 
     @property
     def takes_mask(self) -> bool:
