@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -12,7 +13,9 @@ from scipy import stats
 from diffbcp_cli.bcp import cg
 from diffbcp_cli.bcp.algebra import contract, khatri_rao
 from diffbcp_cli.bcp.sweep import Coupling, sweep
+from diffbcp_cli.config import from_mapping
 from diffbcp_cli.errors import NumericalError
+from diffbcp_cli.restoration import restore
 
 LEFT, RIGHT, SIZE = (4, 3), (5, 2, 3), 4
 DRAWS = 2000
@@ -118,6 +121,18 @@ def test_the_solver_reaches_its_tolerance_for_every_row():
 def test_a_solver_that_gets_nowhere_says_so():
     with pytest.raises(NumericalError, match="mode 1"):
         cg.solve(lambda x: -x, torch.ones(1, 2), lambda r: r, torch.zeros(1, 2), what="mode 1")
+
+
+def test_a_reshape_of_which_a_band_of_rows_is_missing_is_drawn():
+    """A row of which nothing is known has Q = I, the others a large Q: each needs a scale of its own."""
+    down, across = np.mgrid[:128, :128] / 128
+    channels = [np.sin(9 * across + 3 * down), np.cos(35 * down * across), np.sign(across - down)]
+    pixels = (0.5 + 0.4 * np.stack(channels, -1)).astype(np.float32)
+    observed = np.ones(pixels.shape, bool)
+    observed[32:44] = False
+    options = {"tensorize": "reshape", "iterations": 3, "burn_in": 1, "rank": 150, "block": 150}
+    outcome = restore(pixels, observed, from_mapping({**options, "prior": "none"}), prior=None)
+    assert np.isfinite(outcome.mean).all()
 
 
 def test_large_blocks_of_a_reshape_use_it_and_small_ones_do_not(monkeypatch):

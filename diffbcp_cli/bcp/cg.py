@@ -3,8 +3,8 @@
 To draw from N(Q^-1 b, Q^-1) with Q = I + L (sum_j m_j k_j k_j^T) L: add to b noise of covariance Q, which is
 L sum_j sqrt(m_j) e_j k_j + e with standard normal e_j and e, and solve. A product with Q for ALL rows of a mode is
 two matrix products around the mask, U V S each; forming the Grams takes U V S^2 / 2 once for a group. So
-conjugate gradients pay for large blocks (`is_cheaper`). The preconditioner takes the mask for its mean:
-I + mean(m) L (K^T K) L, one S x S matrix for all rows.
+conjugate gradients pay for large blocks (`is_cheaper`). The preconditioner takes the mask for its mean in each row:
+I + mean(m_i) L (K^T K) L, diagonal in one basis for all rows.
 """
 
 from __future__ import annotations
@@ -92,14 +92,20 @@ def _product(
 def _preconditioner(
     factors: list[Tensor], mode: int, weights: Tensor, q: Tensor, precision: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    """The map r -> P^-1 r with P = I + mean(m) L (Hadamard product of the other factors' Grams) L."""
-    gram = float(precision.mean()) * (q.T @ q)
+    """The map r -> P^-1 r with P_i = I + mean(m_i) G, G = L (Hadamard product of the other factors' Grams) L.
+
+    The mean is that of row i's own entries: a row that nothing is known of must not be scaled as the others are.
+    All rows share the eigenvectors V of G, so P_i^-1 = V (1 + mean(m_i) eigenvalues)^-1 V^T.
+    """
+    gram = q.T @ q
     for n, factor in enumerate(factors):
         if n != mode:
             gram = gram * (factor.T @ factor)
-    gram = weights[:, None] * gram * weights + torch.eye(len(weights), dtype=q.dtype, device=q.device)
-    half = torch.linalg.cholesky(gram)
-    return lambda r: torch.cholesky_solve(r.T, half).T
+    values, vectors = torch.linalg.eigh((weights[:, None] * gram * weights).double())
+    means = precision.mean(1).reshape([len(f) for f in factors]).movedim(mode, 0).flatten(1).mean(1)  # (I,)
+    scale = 1 / (1 + means.double()[:, None] * values.clamp_min(0))  # (I, S)
+    vectors, scale = vectors.to(q), scale.to(q)
+    return lambda r: ((r @ vectors) * scale) @ vectors.T
 
 
 def solve(
