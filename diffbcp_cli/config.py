@@ -32,7 +32,9 @@ UNITS = {
     "GI": 2**30,
     "TI": 2**40,
 }
-SIZED = frozenset({"iterations", "burn_in", "rank", "block", "coupling", "rho_min", "calls", "sweeps"})
+SIZED = frozenset(
+    {"iterations", "burn_in", "rank", "block", "coupling", "rho_min", "calls", "sweeps", "prior_scale"}
+)
 """Options whose defaults are others for large photographs."""
 SMALLEST_BUDGET = 64 * 2**20
 SMALLEST_WINDOW = 64

@@ -31,14 +31,13 @@ from torch.nn import functional
 from .blending import average, weigh
 from .diffusion.interpolate import interpolate
 from .diffusion.prior import Prior, as_masked
+from .parts import parts_with
 
 RELAXATION = 1.8  # a: beyond 1, for fewer calls; below 2, for stability
 TRIAL_SHARE = 0.04  # of the known pixels are held out to choose the level
 TRIAL_WINDOW = 10  # pixels a side: where holes are wide, pieces of this size are held out
-_TRIAL_SIDE = 192  # pixels a side, at most, that the level is chosen on
-_PART_SIDE, _PART_EVERY = 128, 512  # of a large picture: squares of so many pixels, one for every 512 a side
 FILLS = 2  # calls of a prior that takes a mask
-_FEWEST = 20
+FEWEST = 20  # held-out entries that a level can be chosen by
 _STEP = math.sqrt(0.5)
 _STEPS = 8
 _REACH = 8  # pixels, half a patch
@@ -133,8 +132,9 @@ def choose(
     At the best level, the calls stop where held-out pixels were best: in fine texture D is no contraction, and
     more steps lead away. calls: the most.
     """
-    values, known, held, start = (parts(image) for image in (values, known, held, start))
-    if int(held.sum()) < _FEWEST:
+    where = parts_with(held)
+    values, known, held, start = (where.of(image) for image in (values, known, held, start))
+    if int(held.sum()) < FEWEST:
         return Choice(max(noise_std, _LOWEST), calls)
     errors: list[list[float]] = []  # by level, by call
     for step in range(_STEPS):
@@ -164,7 +164,8 @@ def choose_fills(
 
     scattered: single pixels are held out, not pieces of holes. The other arguments are as in `choose`.
     """
-    values, known, held, start = (parts(image) for image in (values, known, held, start))
+    where = parts_with(held)
+    values, known, held, start = (where.of(image) for image in (values, known, held, start))
     hidden = known & ~held
     start, fills = _fills(prior, values, hidden, start, noise_std)
     finished = finish(prior, values, hidden, start, choice.level, calls=choice.calls)
@@ -180,22 +181,3 @@ def _offset(errors: list[float], best: int) -> float:
     before, here, after = errors[best - 1 : best + 2]
     bend = before - 2 * here + after
     return 0.5 * (before - after) / bend if bend > 0 else 0.0
-
-
-def parts(image: Tensor) -> Tensor:
-    """Parts of an image (C, H, W) that stand for all of it, (N, C, h, w): its middle, or squares all over it."""
-    (tops, high), (lefts, wide) = (_parts_of(length) for length in image.shape[-2:])
-    return torch.stack([image[:, t : t + high, s : s + wide] for t in tops for s in lefts])
-
-
-def parts_share(side: int) -> float:
-    """The share of the pixels of a square picture that are in its parts."""
-    starts, size = _parts_of(side)
-    return (len(starts) * size / side) ** 2
-
-
-def _parts_of(length: int) -> tuple[list[int], int]:
-    """Where the parts begin along a side, evenly spaced, and how long they are."""
-    count = max(1, round(length / _PART_EVERY))
-    size = min(length, _TRIAL_SIDE if count == 1 else _PART_SIDE)
-    return [round((2 * i + 1) * length / (2 * count) - size / 2) for i in range(count)], size

@@ -35,7 +35,7 @@ LARGE_PATCH: dict[str, Any] = {
     "rho_min": 0.05,
     "calls": 1,
 }
-# the paper's experiment at 2048 x 2048: all components at once, two sweeps an iteration
+# the paper's experiment at 2048 x 2048: all components at once, two sweeps an iteration, the prior on a small copy
 LARGE_RESHAPE: dict[str, Any] = {
     "iterations": 30,
     "burn_in": 12,
@@ -44,6 +44,7 @@ LARGE_RESHAPE: dict[str, Any] = {
     "coupling": 50.0,
     "calls": 1,
     "sweeps": 2,
+    "prior_scale": "fit",
 }
 
 _SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
@@ -99,11 +100,16 @@ def window_side(cfg: RunConfig, height: int, width: int, channels: int) -> int |
         return cfg.window if max(height, width) > cfg.window else None
     if working_set(cfg, height, width, channels) <= cfg.memory_budget:
         return None
-    kept = 13 * height * width * channels  # the picture, its mask, and the sums of the blend
     side = _SMALLEST_SIDE
-    while working_set(cfg, side + 256, side + 256, channels) + kept <= cfg.memory_budget:
+    while windows_need(cfg, side + 256, height, width, channels) <= cfg.memory_budget:
         side += 256
     return side
+
+
+def windows_need(cfg: RunConfig, side: int, height: int, width: int, channels: int) -> int:
+    """Estimate the bytes that a run in windows takes: one window, the picture, its mask, the sums of the blend."""
+    kept = (13 + 4 * ("prior" in cfg.save)) * height * width * channels
+    return working_set(cfg, min(side, height), min(side, width), channels) + kept
 
 
 @dataclass(frozen=True)
@@ -176,16 +182,20 @@ class RoughGuess:
 class Blend:
     """The restored windows put together: means by their shares, and likewise the variances."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], *, with_prior: bool = False) -> None:
+        """with_prior: the means of the prior's image are put together as well."""
         self.done: list[Window] = []
         self.mean = np.zeros(shape, np.float32)
         self.var = np.zeros(shape, np.float32)
+        self.prior = np.zeros(shape, np.float32) if with_prior else None
 
-    def add(self, window: Window, mean: Floats, std: Floats) -> None:
-        """Take one window's result in."""
+    def add(self, window: Window, mean: Floats, std: Floats, prior: Floats | None = None) -> None:
+        """Take one window's result in; prior: its mean of the prior's image, its mean where there is none."""
         place = (window.rows, window.columns)
         self.mean[place] += window.share * mean
         self.var[place] += window.share * np.square(std)
+        if self.prior is not None:
+            self.prior[place] += window.share * (mean if prior is None else prior)
         self.done.append(window)
 
     def result(self) -> tuple[Floats, Floats]:
@@ -204,10 +214,11 @@ class Blend:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """What is held, by name, for a checkpoint."""
-        return {"mean": torch.from_numpy(self.mean), "var": torch.from_numpy(self.var)}
+        held = {"mean": self.mean, "var": self.var} | ({} if self.prior is None else {"prior": self.prior})
+        return {name: torch.from_numpy(values) for name, values in held.items()}
 
     def take_up(self, tensors: dict[str, torch.Tensor], done: list[Window]) -> None:
         """Go on from a checkpoint that holds these windows."""
-        self.mean[...] = tensors["mean"].numpy()
-        self.var[...] = tensors["var"].numpy()
+        for name, values in self.tensors().items():
+            values.copy_(tensors[name])
         self.done = done

@@ -43,6 +43,8 @@ class Muon(torch.optim.Optimizer):
                     state["momentum"] = torch.zeros_like(weight)
                 momentum = state["momentum"].mul_(keep).add_(weight.grad)
                 ahead = torch.add(weight.grad, momentum, alpha=keep)  # Nesterov's look ahead
+                if not bool(ahead.any()):  # nothing has been learned about it
+                    continue
                 matrix = ahead.reshape(len(weight), -1)  # (m, n)
                 step = orthogonal(matrix.to(self.dtype)).to(weight.dtype).reshape(weight.shape)
                 weight.add_(step, alpha=-lr * _LIKE_ADAM * math.sqrt(max(matrix.shape)))

@@ -24,7 +24,8 @@ from .errors import InputError, OutputError
 from .io import checkpoints, files, images, masks, pictures
 from .io.images import Photo
 from .large import for_size
-from .restoration import Bools, Control, Outcome, Snapshot, restore
+from .outcome import Bools, Control, Outcome, Snapshot
+from .restoration import restore
 from .summary import NORMAL_90
 from .weights import LoadedPrior
 

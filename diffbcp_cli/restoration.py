@@ -5,29 +5,29 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from .bcp.state import State, observe
 from .bcp.stream import observe_in_chunks, observe_some
 from .bcp.tensorize import Patches, tensorize
-from .calibration import Calibration, HeldOut, calibrate, can_hold_out, hold_out, is_scattered, like_missing
-from .chains import Chains, Trace
+from .calibration import Calibration, HeldOut, calibrate, hold_out, is_scattered, like_missing
+from .chains import Chains
 from .config import RunConfig
 from .convergence import Convergence, convergence
 from .coupling import CouplingRule
 from .devices import pick_device
-from .diffusion.prior import Prior, as_masked
-from .diffusion.tiles import shrinks
+from .diffusion.prior import Prior, Watched, as_masked
+from .diffusion.tiles import FIT_SIDE, Fitted, as_fitted, shrinks
 from .errors import InputError
 from .finishing import (
+    FEWEST,
     FILLS,
     TRIAL_SHARE,
     TRIAL_WINDOW,
@@ -35,97 +35,22 @@ from .finishing import (
     choose,
     choose_fills,
     finish_by,
-    parts,
-    parts_share,
 )
-from .large import (
-    ATOM_SWEEPS,
-    IN_CHUNKS,
-    LARGE,
-    NOISE_SLACK,
-    Blend,
-    RoughGuess,
-    Window,
-    for_size,
-    window_side,
-    windows,
-)
+from .large import ATOM_SWEEPS, IN_CHUNKS, LARGE, NOISE_SLACK, for_size, window_side, windows_need
 from .noise_level import NoiseLevel, most_likely_noise
-from .sampler import Draw, Settings, SplitGibbs, learn_atoms, make_generator
+from .outcome import Bools, Control, Floats, Outcome, Snapshot, damaged, noise_of
+from .parts import parts_share, parts_with
+from .sampler import Settings, SplitGibbs, learn_atoms, make_generator
 from .spread import CALLS, DRAWS, FEW_DRAWS, draw_pictures, smooth_std
 from .summary import Moments
 from .weights import Download, LoadedPrior, load_prior
-
-Floats = NDArray[np.float32]
-Bools = NDArray[np.bool_]
-Wrap = Callable[[Iterable[Draw], int], Iterable[Draw]]
-Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
+from .windowed import restore_in_windows
 
 SMALLEST_SIDE = 16
 WITHOUT_MISFIT = 0.6  # of the tensor model's noise, where no prior has said how much of it is noise
 FEWEST_ITERATIONS = 5  # that a time budget will choose
 TRIAL_CALLS = 90  # on a part of the picture, for the level of the finish and for the noise; about
 BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A restoration, arrays (H, W, C) in [0, 1] units.
-
-    mean, std: over the draws after burn-in. If there is a prior it finishes the mean (finishing.py), at noise level
-    finish_level and with finish_weights, and the variance of its own draws (spread.py) is added.
-    prior_mean: the mean of the draws of the prior's image.
-    prior_noise: the noise level by the prior (noise_level.py), if there is one and none was given.
-    samples: (n, H, W, C) every `thin`-th draw, only if asked for. trace: of the first chain, traces: of all.
-    finished: False after an interruption. cfg: the options that were used, as a time budget chose them.
-    """
-
-    mean: Floats
-    std: Floats
-    prior_mean: Floats | None
-    samples: Floats | None
-    traces: list[Trace]
-    draws: int
-    seconds: float
-    finished: bool
-    cfg: RunConfig
-    convergence: Convergence
-    calibration: Calibration | None
-    finish_level: float | None
-    finish_weights: tuple[float, ...] | None
-    prior_noise: NoiseLevel | None
-
-    @property
-    def trace(self) -> Trace:
-        """What happened at each step of the first chain."""
-        return self.traces[0]
-
-    def noise(self, burn_in: int) -> dict[str, float]:
-        """The inferred noise std with its 90 % interval, in [0, 1] units: the prior's, or the tensor model's."""
-        found = self.prior_noise
-        if found is None:
-            return self.tensor_noise(burn_in)
-        return {"std": found.std / 2, "lower": found.lower / 2, "upper": found.upper / 2}
-
-    def tensor_noise(self, burn_in: int) -> dict[str, float]:
-        """The tensor model's noise, which also holds what its components cannot explain."""
-        return _noise(self.traces, burn_in)
-
-
-@dataclass(frozen=True)
-class Control:
-    """How the outside takes part in a run: a bar around the draws, a wish to stop, checkpoints, talk.
-
-    wrap: stands around the iterator of draws and is told how many there will be. stop: asked after each
-    draw. start: a snapshot to go on from. save: called with a snapshot every cfg.checkpoint_every seconds and
-    at an interruption. note: hears what was decided.
-    """
-
-    wrap: Wrap = lambda draws, total: draws
-    stop: Callable[[], bool] = lambda: False
-    start: Snapshot | None = None
-    save: Callable[[Snapshot], None] | None = None
-    note: Callable[[str], None] = lambda text: None
 
 
 def open_prior(
@@ -189,144 +114,22 @@ def restore(
             f"{SMALLEST_SIDE}x{SMALLEST_SIDE}"
         )
     cfg = for_size(cfg, height, width, float(observed.mean()))
+    if cfg.prior_scale == "fit" and prior is not None and as_fitted(prior) is None:
+        prior = Fitted(prior, size=FIT_SIDE)
+
+    def one(pixels: Floats, observed: Bools, cfg: RunConfig, name: str, control: Control) -> Outcome:
+        return _restore_whole(pixels, observed, cfg, prior=prior, name=name, control=control)
+
     side = window_side(cfg, height, width, channels)
-    if side is not None:
-        return _restore_in_windows(pixels, observed, cfg, side, prior=prior, name=name, control=control)
-    return _restore_whole(pixels, observed, cfg, prior=prior, name=name, control=control)
-
-
-def _restore_in_windows(
-    pixels: Floats,
-    observed: Bools,
-    cfg: RunConfig,
-    side: int,
-    *,
-    prior: Prior | None,
-    name: str,
-    control: Control,
-) -> Outcome:
-    """Restore overlapping windows one after the other, each with a chain of its own, and blend them.
-
-    A checkpoint holds the windows that are done; it is as large as the picture, so not every window writes one.
-    Whole samples and the prior's mean are not put together.
-    """
-    started, blend, past = time.perf_counter(), Blend(observed.shape), _Windows()
-    # windows without a known pixel first: a checkpoint then always leaves one that has a chain
-    parts = sorted(
-        windows(observed.shape[0], observed.shape[1], side),
-        key=lambda window: bool(observed[window.rows, window.columns].any()),
-    )
-    rough: RoughGuess | None = None
-    inner = replace(cfg, save=(), time_budget=cfg.time_budget and cfg.time_budget / len(parts))
-    outcome: Outcome | None = None
-    for left_out in sorted({"samples", "prior"} & set(cfg.save)):
-        control.note(f"--save {left_out} cannot be put together from windows and is left out")
-    if control.start is not None:
-        past = _take_up_windows(blend, parts, control.start)
-    earlier, saved, last_saved = past.seconds, len(blend.done), time.monotonic()
-
-    def save() -> None:
-        if control.save is not None and saved < len(blend.done) < len(parts):
-            control.save((blend.tensors(), {"windows": len(blend.done), **past.plain()}))
-
-    for window in parts[len(blend.done) :]:
-        place = (window.rows, window.columns)
-        shown = np.ascontiguousarray(observed[place])
-        if not shown.any():
-            control.note(
-                f"nothing is known in window {window.index + 1} of {len(parts)}: it is filled with averages"
-            )
-            rough = rough or RoughGuess(pixels, observed)
-            blend.add(window, *rough.of(window))
-            continue
-        control.note(f"window {window.index + 1} of {len(parts)}, {side} pixels wide at most")
-        calibrates = cfg.calibrate and can_hold_out(shown)
-        if cfg.calibrate and not calibrates:
-            control.note("too little is known in it to calibrate its uncertainty")
-        try:
-            outcome = _restore_whole(
-                np.ascontiguousarray(pixels[place]),
-                shown,
-                replace(inner, calibrate=calibrates),
-                prior=prior,
-                name=f"{name}#window{window.index}",
-                control=replace(control, start=None, save=None),
-            )
-        except KeyboardInterrupt:
-            save()
-            raise
-        if not outcome.finished:
-            save()
-        blend.add(window, outcome.mean, outcome.std)
-        past = past.with_one(outcome, earlier + time.perf_counter() - started)
-        if not outcome.finished:
-            break
-        if cfg.checkpoint_every and time.monotonic() - last_saved >= cfg.checkpoint_every:
-            save()
-            saved, last_saved = len(blend.done), time.monotonic()
-    assert outcome is not None
-    assert past.judged is not None
-    finished = outcome.finished and len(blend.done) == len(parts)
-    mean, std = blend.result() if finished else blend.partial(pixels, observed)
-    by_std = sorted(past.levels, key=lambda level: level.std)
-    return replace(
-        outcome,
-        mean=mean,
-        std=std,
-        prior_mean=None,
-        samples=None,
-        traces=past.traces,
-        seconds=past.seconds,
-        finished=finished,
-        cfg=replace(outcome.cfg, save=cfg.save),
-        convergence=past.judged,
-        prior_noise=by_std[len(by_std) // 2] if by_std else None,
-    )
-
-
-@dataclass(frozen=True)
-class _Windows:
-    """What is kept of windows that are done, beside the blend. judged: the one that converged least."""
-
-    seconds: float = 0.0
-    traces: list[Trace] = field(default_factory=list)
-    levels: list[NoiseLevel] = field(default_factory=list)
-    judged: Convergence | None = None
-
-    def with_one(self, outcome: Outcome, seconds: float) -> _Windows:
-        """One window more."""
-        levels = [] if outcome.prior_noise is None else [outcome.prior_noise]
-        judged = [outcome.convergence] if self.judged is None else [self.judged, outcome.convergence]
-        worst = min(judged, key=lambda found: found.pixels_converged)
-        return _Windows(seconds, [*self.traces, *outcome.traces], [*self.levels, *levels], worst)
-
-    def plain(self) -> dict[str, Any]:
-        """Plain values for a checkpoint."""
-        return {
-            "seconds": self.seconds,
-            "chains": [{"trace": trace.as_dict()} for trace in self.traces],
-            "levels": [asdict(level) for level in self.levels],
-            "judged": None if self.judged is None else self.judged.plain(),
-        }
-
-
-def _take_up_windows(blend: Blend, parts: list[Window], start: Snapshot) -> _Windows:
-    """Go on from a checkpoint."""
-    tensors, plain = start
-    try:
-        blend.take_up(tensors, parts[: plain["windows"]])
-        return _Windows(
-            float(plain["seconds"]),
-            [Trace(**chain["trace"]) for chain in plain["chains"]],
-            [NoiseLevel(**level) for level in plain["levels"]],
-            Convergence.from_plain(plain["judged"]),
+    if side is None:
+        return one(pixels, observed, cfg, name, control)
+    need = windows_need(cfg, side, height, width, channels)
+    if need > cfg.memory_budget:
+        control.note(
+            f"windows of {side} pixels take about {need / 2**30:.1f} GB, more than the memory budget of "
+            f"{cfg.memory_budget / 2**30:.1f} GB"
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged() from error
-
-
-def _damaged() -> InputError:
-    return InputError("the checkpoint is damaged: parts are missing", hint="run without --resume")
+    return restore_in_windows(pixels, observed, cfg, side, one=one, name=name, control=control)
 
 
 def _restore_whole(
@@ -357,39 +160,109 @@ def _restore_whole(
     finished, judged = _run(chains, cfg, control, snapshot)
     if chains.image.count == 0 and chains.last is not None:
         chains.image.add(chains.last)  # interrupted during burn-in: the latest draw is all there is
-    mean, std = _pixels(chains.image.mean), _pixels(chains.image.std, scale_only=True)
-    samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
-    choice = noise_level = None
-    if prior is not None and finishes and finished:
-        done = _complete(chains, prior, pixels, shown, trial, cfg, name)
-        samples = samples if samples is None else samples - mean + done.mean + done.changes
-        mean, std, choice, noise_level = done.mean, np.hypot(std, done.spread), done.choice, done.noise
-    calibration = None
-    if held is not None:
-        noise = _held_out_noise(_noise(chains.traces, cfg.burn_in)["std"], noise_level, cfg.sigma)
-        calibration = calibrate(pixels, mean, std, held, noise)
-        std = std * np.float32(calibration.factor)
-        samples = samples if samples is None else mean + np.float32(calibration.factor) * (samples - mean)
-        if prior is not None and choice is not None:  # the held-out pixels have done their duty
-            mean = _finish(chains, prior, pixels, observed, choice)
+    entries = _Entries(observed, shown, held, trial)
+    picture: _Picture | None = None
+    try:
+        if prior is not None and finishes and finished:
+            with control.finishing() as show:
+                watched = _watched(prior, cfg, pixels[..., 0].size, control, show)
+                picture = _picture(chains, watched, pixels, entries, cfg, name, control)
+    except KeyboardInterrupt:
+        finished = False
+        if control.save is not None:
+            control.save(snapshot())
+    if picture is None:
+        picture = _picture(chains, None, pixels, entries, cfg, name, control)
+    mean, std, choice = picture.mean, picture.std, picture.choice
     if cfg.observed == "keep":
         mean, std = np.where(observed, pixels, mean), np.where(observed, np.float32(0), std)
     return Outcome(
         mean=mean,
         std=std,
         prior_mean=_pixels(chains.prior_image.mean) if chains.prior_image.count else None,
-        samples=samples,
+        samples=picture.samples,
         traces=chains.traces,
         draws=chains.image.count,
         seconds=earlier + time.perf_counter() - started,
         finished=finished,
         cfg=cfg,
         convergence=judged,
-        calibration=calibration,
+        calibration=picture.calibration,
         finish_level=None if choice is None else choice.level / 2,
         finish_weights=None if choice is None else choice.weights,
-        prior_noise=noise_level,
+        prior_noise=picture.noise,
     )
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Which entries (H, W, C) play which part.
+
+    shown: observed and not held out to calibrate by. trial: of these, held out to choose the finish by.
+    """
+
+    observed: Bools
+    shown: Bools
+    held: HeldOut | None
+    trial: Bools | None
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """What is made of the draws, as in `Outcome`."""
+
+    mean: Floats
+    std: Floats
+    samples: Floats | None
+    choice: Choice | None = None
+    noise: NoiseLevel | None = None
+    calibration: Calibration | None = None
+
+
+def _picture(
+    chains: Chains,
+    prior: Prior | None,
+    pixels: Floats,
+    entries: _Entries,
+    cfg: RunConfig,
+    name: str,
+    control: Control,
+) -> _Picture:
+    """Average the draws, finish the mean by the prior if there is one, and calibrate the spread if asked to."""
+    mean, std = _pixels(chains.image.mean), _pixels(chains.image.std, scale_only=True)
+    samples = np.stack([_pixels(sample) for sample in chains.samples]) if chains.samples else None
+    found = _Picture(mean, std, samples)
+    if prior is not None:
+        done = _complete(chains, prior, pixels, entries, cfg, name, control)
+        if samples is not None:
+            samples = samples - mean + done.mean + done.changes
+        found = _Picture(done.mean, np.hypot(std, done.spread), samples, done.choice, done.noise)
+    if entries.held is None:
+        return found
+    noise = _held_out_noise(noise_of(chains.traces, cfg.burn_in)["std"], found.noise, cfg.sigma)
+    calibration = calibrate(pixels, found.mean, found.std, entries.held, noise)
+    factor, mean = np.float32(calibration.factor), found.mean
+    if samples is not None:
+        samples = mean + factor * (samples - mean)
+    if prior is not None and found.choice is not None:  # the held-out pixels have done their duty
+        mean = _finish(chains, prior, pixels, entries.observed, found.choice)
+    return replace(found, mean=mean, std=found.std * factor, samples=samples, calibration=calibration)
+
+
+def _watched(
+    prior: Prior, cfg: RunConfig, pixels: int, control: Control, show: Callable[[float], None]
+) -> Prior:
+    """The prior, for what comes after the draws: each call shows how far it is, and hears a wish to stop."""
+    total, asked = calls_after(cfg.finish, pixels) * pixels, 0
+
+    def before(count: int) -> None:
+        nonlocal asked
+        if control.stop():
+            raise KeyboardInterrupt
+        show(min(1.0, asked / total))
+        asked += count
+
+    return Watched(prior, before)
 
 
 def _held_out_noise(tensor_noise: float, found: NoiseLevel | None, given: float | None) -> float:
@@ -405,7 +278,7 @@ def _take_up(chains: Chains, start: Snapshot) -> float:
         chains.resume(*start)
         return float(start[1]["seconds"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise _damaged() from error
+        raise damaged() from error
 
 
 def _trial(shown: Bools, cfg: RunConfig, name: str) -> Bools:
@@ -433,10 +306,10 @@ def _complete(
     chains: Chains,
     prior: Prior,
     pixels: Floats,
-    shown: Bools,
-    trial: Bools | None,
+    entries: _Entries,
     cfg: RunConfig,
     name: str,
+    control: Control,
 ) -> _Completed:
     """Finish the posterior mean by the prior, find the noise by it, and draw from it.
 
@@ -444,25 +317,28 @@ def _complete(
     is found afterwards, with the finished picture in place of what is missing.
     """
     start = chains.image.mean.float()
-    values, known = _tensors(pixels, shown, start.device)
-    guess = 2 * _noise(chains.traces, chains.burn_in)["std"]
+    values, known = _tensors(pixels, entries.shown, start.device)
+    guess = 2 * noise_of(chains.traces, chains.burn_in)["std"]
     rng = make_generator(seed_of(cfg.seed, f"{name}#finish"), start.device)
+    held = known if entries.trial is None else _tensors(pixels, entries.trial, start.device)[1]
+    part = parts_with(held).of
 
-    def noise_of(choice: Choice) -> NoiseLevel | None:
+    def noise_by_prior(choice: Choice) -> NoiseLevel | None:
         if cfg.sigma is not None:
             return None
-        filled = finish_by(choice, prior, parts(values), parts(known), parts(start))
-        return most_likely_noise(prior, parts(values), parts(known), filled, guess, rng=rng)
+        filled = finish_by(choice, prior, part(values), part(known), part(start))
+        return most_likely_noise(prior, part(values), part(known), filled, guess, rng=rng)
 
-    if trial is None:
-        noise = noise_of(Choice(guess, 0))
+    if entries.trial is None:
+        noise = noise_by_prior(Choice(guess, 0))
         choice = Choice(guess if noise is None else noise.std, 1)
     else:
-        held = _tensors(pixels, trial, start.device)[1]
+        if int(part(held).sum()) < FEWEST:
+            control.note("too few pixels are known near each other to choose how strongly the prior smooths")
         choice = choose(prior, values, known, held, start, guess, calls=cfg.finish)
-        noise = noise_of(choice)
+        noise = noise_by_prior(choice)
         if as_masked(prior) is not None:
-            level, scattered = guess if noise is None else noise.std, is_scattered(shown)
+            level, scattered = guess if noise is None else noise.std, is_scattered(entries.shown)
             choice = choose_fills(choice, prior, values, known, held, start, level, scattered=scattered)
     finished = finish_by(choice, prior, values, known, start)
     spread = Moments()
@@ -550,7 +426,7 @@ def _within_budget(
         try:
             return replace(cfg, time_budget=None, **control.start[1]["planned"]), None
         except (KeyError, TypeError) as error:
-            raise _damaged() from error
+            raise damaged() from error
     started = time.perf_counter()
     sampler = _sampler(pixels, shown, cfg, prior, device)
     cost = _seconds_per_step(sampler, device)
@@ -595,12 +471,6 @@ def calls_after(finish_calls: int, pixels: int) -> float:
 
 def _draws(pixels: int) -> int:
     return DRAWS if pixels <= LARGE else FEW_DRAWS
-
-
-def _noise(traces: list[Trace], burn_in: int) -> dict[str, float]:
-    kept = np.concatenate([trace.noise_std[burn_in:] or trace.noise_std for trace in traces])
-    low, high = np.quantile(kept, [0.05, 0.95])
-    return {"std": float(kept.mean()), "lower": float(low), "upper": float(high)}
 
 
 def _sampler(

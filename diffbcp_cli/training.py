@@ -15,6 +15,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Generator, Tensor
 
 from .diffusion.interpolate import interpolate
@@ -60,7 +61,8 @@ class TrainSettings:
     zoom_share, zoom_most: this share of the crops is cut up to so many times as wide and scaled down.
     grey_share: crops made grey, with the same noise in every channel.
     mask_share, mask_noise: this share of the crops has entries missing (train_masks.py), and so much noise in the
-    median: what is to be filled has less noise than what the sampler asks for.
+    median: what is to be filled has less noise than what the sampler asks for. With a share of 0 the filler stays
+    as it is, with 1 the denoiser.
     precision: of the network, fp32 or bf16; the weights and their average stay in float32.
     """
 
@@ -91,6 +93,8 @@ class TrainSettings:
             )
         if self.batch_size < 1 or self.learning_rate <= 0:
             raise UsageError("the batch size and the learning rate must be positive")
+        if not 0 <= self.mask_share <= 1:
+            raise UsageError(f"a share of {self.mask_share:g} of the crops", hint="--mask-share 0 .. 1")
         if self.precision not in PRECISIONS:
             raise UsageError(
                 f"unknown precision {self.precision!r}", hint=f"--precision {'|'.join(PRECISIONS)}"
@@ -432,12 +436,24 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
     write_tensors(path, tensors, {"training": json.dumps(record)})
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """A checkpoint that is open, and its record; one that is damaged is an error that says so."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file, json.loads(file.metadata()["training"])
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise InputError(
+            f"the checkpoint {path} cannot be read: {str(error).splitlines()[0]}",
+            hint="leave out --resume and train into a new folder, --from this one",
+        ) from error
+
+
 def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainState:
     """Read a checkpoint back; the network's shape and the photographs must be the same."""
     state = fresh_state(settings)
     names = {parameter: name for name, parameter in state.network.named_parameters()}
-    with safe_open(path, framework="pt") as file:
-        record = json.loads(file.metadata()["training"])
+    with _opened(path) as (file, record):
         _same_run(record, settings, photos, path)
         with torch.no_grad():
             for name, parameter in state.network.named_parameters():
@@ -466,9 +482,9 @@ def with_network_of(path: Path, settings: TrainSettings) -> TrainSettings:
     """The settings for the network that a checkpoint holds; one from before masks does not take any."""
     if not path.is_file():
         return settings
-    with safe_open(path, framework="pt") as file:
-        shape = json.loads(file.metadata()["training"])["settings"]["network"]
-    return replace(settings, network=NaturalConfig.from_options(shape))
+    with _opened(path) as (_, record):
+        shape = NaturalConfig.from_options(record["settings"]["network"])
+    return replace(settings, network=shape)
 
 
 def _same_run(record: dict[str, Any], settings: TrainSettings, photos: Photos, path: Path) -> None:
@@ -486,8 +502,8 @@ def changed_settings(path: Path, settings: TrainSettings) -> dict[str, tuple[Any
     Apart from the network's shape any of them may change between stretches; with the same ones a resumed
     run is the uninterrupted run, bit for bit.
     """
-    with safe_open(path, framework="pt") as file:
-        then = json.loads(file.metadata()["training"])["settings"]
+    with _opened(path) as (_, record):
+        then = record["settings"]
     now = json.loads(json.dumps(asdict(settings)))
     return {key: (then.get(key), value) for key, value in now.items() if then.get(key) != value}
 

@@ -18,8 +18,6 @@ from diffbcp_cli.finishing import (
     choose_fills,
     finish,
     finish_by,
-    parts,
-    parts_share,
 )
 from diffbcp_cli.restoration import restore
 
@@ -205,17 +203,6 @@ def test_a_prior_that_takes_a_mask_gives_the_posterior_mean_at_one_call(problem)
     error, exact_error, alone_error = ((x - truth).square().mean() for x in (together, exact, alone))
     assert error < alone_error
     assert error < 1.2 * exact_error
-
-
-def test_parts_stand_for_the_whole_picture():
-    small, large = torch.rand(3, 100, 150), torch.arange(1200 * 2000.0).reshape(1, 1200, 2000)
-    assert torch.equal(parts(small), small[None])
-    assert parts(torch.rand(3, 300, 400)).shape == (1, 3, 192, 192)
-    found = parts(large)
-    assert found.shape == (8, 1, 128, 128)
-    assert float(found.mean()) == pytest.approx(float(large.mean()), rel=1e-3)
-    assert parts_share(2048) == pytest.approx(1 / 16)
-    assert parts_share(100) == 1
 
 
 def test_a_wide_hole_is_left_to_the_fill():

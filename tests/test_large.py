@@ -15,6 +15,7 @@ from diffbcp_cli import restoration
 from diffbcp_cli.config import FAST, SIZED, RunConfig, from_mapping, to_mapping
 from diffbcp_cli.diffusion.prior import GaussianPrior
 from diffbcp_cli.diffusion.tiles import Fitted
+from diffbcp_cli.errors import InputError
 from diffbcp_cli.large import (
     LARGE_PATCH,
     LARGE_RESHAPE,
@@ -24,9 +25,11 @@ from diffbcp_cli.large import (
     for_size,
     window_side,
     windows,
+    windows_need,
     working_set,
 )
-from diffbcp_cli.restoration import Control, restore
+from diffbcp_cli.outcome import Control
+from diffbcp_cli.restoration import restore
 
 SHORT = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, window=64)
 
@@ -135,24 +138,31 @@ def test_a_picture_restored_in_windows_has_no_seams():
     assert np.median(error) < 0.03
 
 
-@pytest.mark.parametrize("prior", [None, GaussianPrior(torch.zeros(()), torch.tensor(0.2))])
-def test_windows_resume_from_those_that_are_done(prior):
-    pixels, observed = photograph(70, 150)
-    cfg = replace(SHORT, iterations=12, burn_in=3, checkpoint_every=1e-6)  # enough draws for R-hat
+def keeper():
+    """A list of checkpoints as they would be read back from a file, and what to save them with."""
     saved = []
 
     def keep(snapshot):
         tensors, plain = snapshot
         saved.append(({k: v.clone() for k, v in tensors.items()}, json.loads(json.dumps(plain))))
 
+    return saved, keep
+
+
+@pytest.mark.parametrize("prior", [None, GaussianPrior(torch.zeros(()), torch.tensor(0.2))])
+def test_windows_resume_from_those_that_are_done(prior):
+    pixels, observed = photograph(70, 150)
+    cfg = replace(SHORT, iterations=12, burn_in=3, checkpoint_every=1e-6)  # enough draws for R-hat
+    saved, keep = keeper()
     whole = restore(pixels, observed, cfg, prior=prior, control=Control(save=keep))
-    assert len(saved) > 1
+    assert {plain["windows"] for _, plain in saved} == {*range(6)}
     assert whole.convergence.rhat_map is not None
     assert (whole.prior_noise is None) == (prior is None)
-    for start in saved:
+    between = [start for start in saved if start[1]["running"] is None]
+    for start in [*between, saved[5], saved[30]]:
         notes = []
         again = restore(pixels, observed, cfg, prior=prior, control=Control(start=start, note=notes.append))
-        assert len(notes) == len(saved) + 1 - start[1]["windows"]
+        assert len(notes) == 6 - start[1]["windows"]
         assert np.array_equal(again.mean, whole.mean)
         assert np.array_equal(again.std, whole.std)
         assert again.traces == whole.traces
@@ -174,7 +184,8 @@ def test_an_interrupted_picture_shows_what_is_done():
     saved = []
     found = restore(pixels, observed, SHORT, prior=None, control=Control(wrap=wrap, save=saved.append))
     assert not found.finished
-    assert [plain["windows"] for _, plain in saved] == [1]  # the checkpoint holds none of the unfinished one
+    assert [plain["windows"] for _, plain in saved] == [1]
+    assert len(saved[0][1]["running"]["chains"][0]["trace"]["rank"]) == 3  # and where the second stands
     assert np.abs(found.mean - pixels)[:, :50].mean() < 0.2
     last = np.s_[:, -10:]
     assert np.array_equal(found.mean[last], np.where(observed, pixels, np.float32(0.5))[last])
@@ -197,11 +208,12 @@ def test_windows_that_are_done_are_not_lost_when_the_next_one_has_no_draw_yet():
 
 def test_a_checkpoint_of_windows_waits_for_its_time():
     pixels, observed = photograph(70, 150)
-    for every, count in ((0.0, 0), (3600.0, 0), (1e-6, len(list(windows(70, 150, 64))) - 1)):
+    for every, between in ((0.0, 0), (3600.0, 0), (1e-6, len(list(windows(70, 150, 64))) - 1)):
         saved = []
         cfg = replace(SHORT, checkpoint_every=every)
         restore(pixels, observed, cfg, prior=None, control=Control(save=saved.append))
-        assert len(saved) == count
+        assert sum(plain["running"] is None for _, plain in saved) == between
+        assert bool(saved) == bool(between)
 
 
 def test_a_picture_that_fits_is_not_cut():
@@ -218,7 +230,84 @@ def test_windows_fit_the_budget_whatever_the_picture(budget):
         if side is None:
             assert working_set(cfg, height, width, 3) <= cfg.memory_budget
         elif side > 512:
-            assert working_set(cfg, side, side, 3) <= cfg.memory_budget
+            assert windows_need(cfg, side, height, width, 3) <= cfg.memory_budget
+        else:  # none smaller: a run says that it takes more
+            assert windows_need(cfg, side + 256, height, width, 3) > cfg.memory_budget
+
+
+def test_a_budget_too_small_for_any_window_is_said():
+    pixels, observed = photograph(530, 520)
+    notes = []
+    cfg = replace(SHORT, iterations=1, burn_in=0, rank=3, window=0, memory_budget=64 * 2**20)
+    restore(pixels, observed, cfg, prior=None, control=Control(note=notes.append))
+    assert "more than the memory budget of 0.1 GB" in notes[0]
+
+
+def test_windows_after_an_interruption_in_the_first_one_with_chains():
+    """Windows without a known pixel come first, and have no chain to speak of."""
+    pixels, observed = photograph(62, 200)
+    observed[:, :90] = False
+    saved, keep = keeper()
+
+    def interrupted(draws, total):
+        for index, draw in enumerate(draws):
+            yield draw
+            if index == 2:
+                raise KeyboardInterrupt
+
+    whole = restore(pixels, observed, SHORT, prior=None)
+    found = restore(pixels, observed, SHORT, prior=None, control=Control(wrap=interrupted, save=keep))
+    assert not found.finished
+    assert saved[-1][1]["windows"] > 0
+    again = restore(pixels, observed, SHORT, prior=None, control=Control(start=saved[-1]))
+    assert np.array_equal(again.mean, whole.mean)
+    assert np.array_equal(again.std, whole.std)
+
+
+def test_known_pixels_of_windows_are_kept_to_the_bit_even_if_asked_for_later():
+    pixels, observed = photograph(70, 150)
+    saved, keep = keeper()
+    restore(pixels, observed, replace(SHORT, checkpoint_every=1e-6), prior=None, control=Control(save=keep))
+    cfg = replace(SHORT, observed="keep")
+    found = restore(pixels, observed, cfg, prior=None, control=Control(start=saved[-1]))
+    assert np.array_equal(found.mean[observed], pixels[observed])
+    assert not found.std[observed].any()
+    assert (found.std[~observed] > 0).all()
+
+
+def test_windows_do_not_go_on_with_another_number_of_iterations():
+    pixels, observed = photograph(70, 150)
+    saved, keep = keeper()
+    restore(pixels, observed, replace(SHORT, checkpoint_every=1e-6), prior=None, control=Control(save=keep))
+    longer = replace(SHORT, iterations=9)
+    with pytest.raises(InputError, match="had 6 iterations"):
+        restore(pixels, observed, longer, prior=None, control=Control(start=saved[-1]))
+
+
+def test_a_time_budget_gives_all_windows_as_many_iterations_and_can_be_made_again():
+    pixels, observed = photograph(70, 150)
+    cfg = replace(SHORT, iterations=4000, burn_in=400, time_budget=3.0)
+    found = restore(pixels, observed, cfg, prior=None)
+    assert found.cfg.time_budget is None
+    assert {len(trace.rank) for trace in found.traces} == {found.cfg.iterations}
+    assert found.cfg.iterations < 4000
+    again = restore(pixels, observed, found.cfg, prior=None)
+    assert np.array_equal(again.mean, found.mean)
+
+
+def test_the_mean_of_the_priors_image_is_put_together_from_windows():
+    pixels, observed = photograph(62, 150)
+    observed[:, :90] = False
+    exact = GaussianPrior(torch.zeros(()), torch.tensor(0.2))
+    cfg = replace(SHORT, prior="natural", save=("mean", "prior"), finish=0)
+    saved, keep = keeper()
+    found = restore(pixels, observed, cfg, prior=exact)
+    assert found.prior_mean is not None
+    assert np.abs(found.prior_mean - pixels)[:, -40:].mean() < 0.3
+    assert found.prior_mean.std() > 0.02
+    restore(pixels, observed, replace(cfg, checkpoint_every=1e-6), prior=exact, control=Control(save=keep))
+    again = restore(pixels, observed, cfg, prior=exact, control=Control(start=saved[-1]))
+    assert np.array_equal(again.prior_mean, found.prior_mean)
 
 
 MEASURE = """

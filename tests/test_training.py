@@ -182,6 +182,21 @@ def test_resume_refuses_another_network_and_other_photographs(folder, tmp_path):
         training.resume_point(out, SMALL, fewer, Plan(steps=2))
 
 
+@pytest.mark.parametrize("kept", [0, 300, 20_000])
+def test_a_checkpoint_cut_short_is_said_in_a_sentence(folder, tmp_path, capsys, kept):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    path = out / training.CHECKPOINT
+    path.write_bytes(path.read_bytes()[:kept])
+    assert run(["train", str(folder), "-o", str(out), "--steps", "4", "--resume"]) == 3
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_the_share_of_masked_crops_is_a_share(folder, tmp_path, capsys):
+    assert run(["train", str(folder), "-o", str(tmp_path / "out"), "--mask-share", "1.5"]) == 2
+    assert "--mask-share" in capsys.readouterr().err
+
+
 def test_a_stretch_may_have_other_settings_and_they_are_named(folder, tmp_path):
     photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
     go(training.fresh_state(SMALL), photos, Plan(steps=2), out)

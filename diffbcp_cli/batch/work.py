@@ -14,8 +14,8 @@ import torch
 from .. import pipeline
 from ..config import RunConfig
 from ..errors import DiffbcpError, MemoryLimitError
+from ..outcome import Control, Wrap
 from ..pipeline import Job
-from ..restoration import Control, Wrap
 from ..sampler import Draw
 from ..weights import LoadedPrior
 from .plan import Bad

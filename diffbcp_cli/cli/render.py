@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,14 @@ class Progress:
             for draw in draws:
                 bar.update(task, advance=1, noise=f"{draw.noise_std / 2:.4f}", rank=str(draw.active_rank))
                 yield draw
+
+    @contextmanager
+    def finishing(self) -> Iterator[Callable[[float], None]]:
+        """Show how far the prior is with the picture after the draws; the bar goes when it is done."""
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn())
+        with RichProgress(*columns, console=err, transient=True) as bar:
+            task = bar.add_task(escape(f"{self.name}, finishing"), total=1.0)
+            yield lambda share: bar.update(task, completed=share)
 
 
 def summary(record: dict[str, Any]) -> None:

@@ -179,7 +179,8 @@ def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
     from .. import pipeline
     from ..devices import use_threads
     from ..io import lock
-    from ..restoration import Control, open_prior
+    from ..outcome import Control
+    from ..restoration import open_prior
 
     job, quiet = _job(request, recipe), common.quiet
     if pipeline.is_finished(job.target) and not common.overwrite:
@@ -194,7 +195,8 @@ def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
     with lock.part_of_folder(job.target.folder, job.target.stem, waiting=waiting), stopping() as stop:
         control = Control(stop=stop, note=talk[0])
         if not quiet:
-            control = replace(control, wrap=render.Progress(job.photo.name))
+            progress = render.Progress(job.photo.name)
+            control = replace(control, wrap=progress, finishing=progress.finishing)
         saved = pipeline.run(opened, cfg, prior=prior, control=control, resume=common.resume)
     _show(saved, common)
     if not saved.outcome.finished:

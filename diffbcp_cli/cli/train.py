@@ -36,6 +36,13 @@ FromOpt = Annotated[
 PrecisionOpt = Annotated[
     str, typer.Option(help="Of the network: auto, fp32 or bf16; auto is bf16 where the processor has it.")
 ]
+MaskOpt = Annotated[
+    float,
+    typer.Option(
+        "--mask-share",
+        help="Crops with entries missing: 0 trains the denoiser alone, 1 the filler alone; the other stays as it is.",
+    ),
+]
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
 
 
@@ -52,6 +59,7 @@ def train(
     save_every: SaveOpt = 3.0,
     begin: FromOpt = None,
     precision: PrecisionOpt = "auto",
+    mask_share: MaskOpt = 0.5,
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
     from .. import devices, model_folder, training  # heavy: torch
@@ -60,7 +68,12 @@ def train(
     if precision == "auto":
         precision = "bf16" if devices.processor_has_bf16() else "fp32"
     settings = training.TrainSettings(
-        batch_size=batch_size, crop=crop, learning_rate=lr, seed=seed, precision=precision
+        batch_size=batch_size,
+        crop=crop,
+        learning_rate=lr,
+        seed=seed,
+        precision=precision,
+        mask_share=mask_share,
     )
     if resume:
         settings = training.with_network_of(out / training.CHECKPOINT, settings)

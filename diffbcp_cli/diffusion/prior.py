@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
@@ -41,6 +42,36 @@ class MaskedPrior(Prior, Protocol):
 def as_masked(prior: Prior) -> MaskedPrior | None:
     """The prior, if it takes a mask."""
     return cast(MaskedPrior, prior) if getattr(prior, "takes_mask", False) else None
+
+
+class Watched:
+    """A prior that says before each call how many pixels it is asked for."""
+
+    def __init__(self, prior: Prior, before: Callable[[int], None]) -> None:
+        self.prior = prior
+        self.before = before
+
+    @property
+    def network(self) -> nn.Module:
+        """The bare torch module."""
+        return self.prior.network
+
+    @property
+    def takes_mask(self) -> bool:
+        """Whether there is a `fill`."""
+        return as_masked(self.prior) is not None
+
+    def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
+        """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
+        self.before(x[:, 0].numel())
+        return self.prior.denoise(x, sigma)
+
+    def fill(self, x: Tensor, known: Tensor, sigma: Tensor | float) -> Tensor:
+        """E[x0 | x0 + sigma eps = x where known]: x and known, bool, (B, C, H, W), sigma a scalar or (B,)."""
+        self.before(x[:, 0].numel())
+        masked = as_masked(self.prior)
+        assert masked is not None
+        return masked.fill(x, known, sigma)
 
 
 class Drawing:

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 
 from .prior import Drawing, Prior, as_masked
 
+FIT_SIDE = 256  # of the copy that a network of any size is given where it is not to see the whole
+
 
 def reflected(length: int, *, before: int, after: int, device: torch.device) -> Tensor:
     """Indices (before + length + after,) that extend an axis by mirroring it at both ends, over and over."""
@@ -210,13 +212,17 @@ class Fitted(Drawing):
         return resize(answer, height, width)
 
 
+def as_fitted(prior: Prior | None) -> Fitted | None:
+    """The part of a prior that resizes images, if it has one."""
+    while prior is not None and not isinstance(prior, Fitted):
+        prior = getattr(prior, "prior", None)
+    return prior
+
+
 def shrinks(prior: Prior | None, height: int, width: int) -> bool:
     """Whether the prior sees an image of this size as a smaller copy, and knows nothing of its detail."""
-    while prior is not None:
-        if isinstance(prior, Fitted):
-            return max(height, width) > prior.size
-        prior = getattr(prior, "prior", None)
-    return False
+    fitted = as_fitted(prior)
+    return fitted is not None and max(height, width) > fitted.size
 
 
 def resize(x: Tensor, height: int, width: int) -> Tensor:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SCALES = ("tile", "fit")
 NATURAL_TILE = 1024  # larger images are cut, to bound the memory
-NATURAL_FIT = 256  # the side of the copy that `fit` gives a network of any size
 NATURAL_OVERLAP = 64  # tiles then differ from the whole by 0.0002 at most (measured at sigma 0.3)
 
 
@@ -122,7 +121,7 @@ def assemble(
     """Put the network on the device and give it any number type, any image size, grey or colour."""
     from ..diffusion.mixed import MixedPrecision
     from ..diffusion.prior import NetworkPrior
-    from ..diffusion.tiles import Fitted, Tiled
+    from ..diffusion.tiles import FIT_SIDE, Fitted, Tiled
 
     network = built.network.eval().requires_grad_(False).to(device)
     on_gpu = device.type == "cuda"
@@ -139,7 +138,7 @@ def assemble(
     batch = 4 if on_gpu else 1
     if built.size is None:
         if scale == "fit":
-            return Fitted(prior, size=NATURAL_FIT)
+            return Fitted(prior, size=FIT_SIDE)
         return Tiled(
             prior,
             size=NATURAL_TILE,
