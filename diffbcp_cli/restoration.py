@@ -144,7 +144,7 @@ def _restore_whole(
     trial = _trial(shown, cfg, name) if finishes and not shown.all() else None
     given = shown if trial is None else shown & ~trial
     cfg, atoms = _within_budget(pixels, given, cfg, prior, device, control, finishes=finishes)
-    sampler = _sampler(pixels, given, cfg, prior, device, atoms)
+    sampler = _sampler(pixels, given, cfg, prior, device, atoms, control.note)
     seeds = [seed_of(cfg.seed, f"{name}#{k}" if k else name) for k in range(cfg.chains)]
     kept = range(cfg.burn_in, cfg.iterations, cfg.thin) if "samples" in cfg.save else range(0)
     chains = Chains(sampler, seeds, burn_in=cfg.burn_in, kept=kept, device=device, note=control.note)
@@ -428,7 +428,7 @@ def _within_budget(
         except (KeyError, TypeError) as error:
             raise damaged() from error
     started = time.perf_counter()
-    sampler = _sampler(pixels, shown, cfg, prior, device)
+    sampler = _sampler(pixels, shown, cfg, prior, device, note=control.note)
     cost = _seconds_per_step(sampler, device)
     if prior is not None and finishes:
         started -= _seconds_to_finish(prior, pixels, cfg.finish, device)
@@ -480,6 +480,7 @@ def _sampler(
     prior: Prior | None,
     device: torch.device,
     atoms: State | None = None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> SplitGibbs:
     """The sampler of a picture; atoms: learned before, from the same picture and options."""
     height, width, channels = pixels.shape
@@ -492,6 +493,7 @@ def _sampler(
     count = shape.right[0]
     if 0 < cfg.atom_patches < count:
         if atoms is None:
+            note(f"learning atoms from {cfg.atom_patches} of {count} patches")
             rng = make_generator(seed_of(cfg.seed, "#atoms"), device)
             some = observe_some(image, known, shape, cfg.atom_patches, once=once, rng=rng)
             atoms = learn_atoms(some, settings, sweeps=ATOM_SWEEPS, rng=rng)
