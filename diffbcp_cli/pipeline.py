@@ -190,7 +190,9 @@ def _start(path: Path, identity: dict[str, Any], control: Control) -> Snapshot |
     tensors, plain = checkpoints.read(path)
     try:
         differences = _differences(plain, identity)
-        steps = sum(len(chain["trace"]["noise_std"]) for chain in plain["chains"])
+        running = plain.get("running") or {"chains": []}  # the window under way, if it is a run in windows
+        chains = [*plain["chains"], *running["chains"]]
+        steps = sum(len(chain["trace"]["noise_std"]) for chain in chains)
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"the checkpoint {path} is damaged", hint="run without --resume") from error
     if differences:
