@@ -15,7 +15,7 @@ from ..errors import UsageError
 from . import render
 
 if TYPE_CHECKING:
-    from ..training import TrainInfo
+    from ..training import Photos, Plan, TrainInfo, TrainSettings, TrainState
 
 FolderArg = Annotated[Path, typer.Argument(help="Photographs to learn from; sub-folders count.")]
 OutOpt = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new prior.")]
@@ -87,13 +87,7 @@ def train(
     for name, reason in photos.skipped.items():
         render.warn(f"skipped {name}: {reason}")
     render.note(f"{len(photos.train)} photographs to train on, {len(photos.held_out)} held out")
-    if not resume:
-        state = training.fresh_state(settings, weights)
-    else:
-        state = training.resume_point(out, settings, photos, plan)
-        render.note(f"going on from step {state.step}")
-        for name, (then, now) in training.changed_settings(out / training.CHECKPOINT, settings).items():
-            render.warn(f"{name.replace('_', ' ')} was {then}, is now {now}")
+    state = _resumed(out, settings, photos, plan) if resume else training.fresh_state(settings, weights)
     start = plan.progress(state.step, state.seconds)
     if start >= 1:
         raise UsageError(f"{out} has come to the end of this plan", hint="a larger --minutes or --steps")
@@ -109,6 +103,17 @@ def train(
                 raise KeyboardInterrupt
     for path in written:
         render.path(path)
+
+
+def _resumed(out: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> TrainState:
+    """Where training goes on; says from which step, and what is other than before."""
+    from .. import training
+
+    state = training.resume_point(out, settings, photos, plan)
+    render.note(f"going on from step {state.step}")
+    for name, (then, now) in training.changed_settings(out / training.CHECKPOINT, settings).items():
+        render.warn(f"{name.replace('_', ' ')} was {then}, is now {now}")
+    return state
 
 
 @contextmanager
