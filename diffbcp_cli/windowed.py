@@ -108,6 +108,11 @@ class _Windows:
     def _take_up(self, start: Snapshot) -> None:
         """Go on from a checkpoint."""
         tensors, plain = start
+        if self.blend.prior is not None and "prior" not in tensors:
+            raise InputError(
+                "the windows that are done were not asked for --save prior",
+                hint="leave it out, or no --resume to begin anew",
+            )
         try:
             past = _Past.from_plain(plain)
             self.blend.take_up(tensors, self.all[: plain["windows"]])

@@ -311,6 +311,9 @@ def test_the_mean_of_the_priors_image_is_put_together_from_windows():
     restore(pixels, observed, replace(cfg, checkpoint_every=1e-6), prior=exact, control=Control(save=keep))
     again = restore(pixels, observed, cfg, prior=exact, control=Control(start=saved[-1]))
     assert np.array_equal(again.prior_mean, found.prior_mean)
+    tensors = {name: value for name, value in saved[-1][0].items() if name != "prior"}
+    with pytest.raises(InputError, match="--save prior"):
+        restore(pixels, observed, cfg, prior=exact, control=Control(start=(tensors, saved[-1][1])))
 
 
 MEASURE = """
