@@ -129,24 +129,36 @@ def choose(
 
     values, known, held, start: (C, H, W), held among the known. The tensor model's noise holds its misfit,
     so the level is not above it. A parabola through the best level and its neighbours refines the minimum.
-    At the best level, the calls stop where held-out pixels were best: in fine texture D is no contraction, and
-    more steps lead away. calls: the most.
+    At the best level there are as few calls as do as well as the best number: in fine texture D is no contraction,
+    and more steps lead away. calls: the most.
     """
     where = parts_with(held)
     values, known, held, start = (where.of(image) for image in (values, known, held, start))
     if int(held.sum()) < FEWEST:
         return Choice(max(noise_std, _LOWEST), calls)
-    errors: list[list[float]] = []  # by level, by call
+    errors: list[Tensor] = []  # by level: squared, (calls, held-out entries)
+    least: list[float] = []
     for step in range(_STEPS):
         level = max(noise_std * _STEP**step, _LOWEST)
         trial = islice(_steps(prior, values, known & ~held, start, level), calls)
-        errors.append([float((filled - values)[held].square().mean().log()) for filled in trial])
-        if step and min(errors[-1]) > min(errors[-2]):
+        errors.append(torch.stack([(filled - values)[held].square() for filled in trial]))
+        least.append(float(errors[-1].mean(1).min().log()))
+        if step and least[-1] > least[-2]:
             break
-    least = [min(by_call) for by_call in errors]
     best = min(range(len(least)), key=least.__getitem__)
     level = float(max(noise_std * _STEP ** (best + _offset(least, best)), _LOWEST))
-    return Choice(level, 1 + errors[best].index(least[best]))
+    return Choice(level, fewest_calls(errors[best]))
+
+
+def fewest_calls(errors: Tensor) -> int:
+    """The fewest calls that are within one standard error of the best number; errors: squared, (calls, entries).
+
+    The standard error is that of the difference, entry by entry.
+    """
+    worse = errors - errors[errors.mean(1).argmin()]
+    uncertain = worse.std(1) / math.sqrt(errors.shape[1])
+    as_good = ~(worse.mean(1) > uncertain)
+    return 1 + int(as_good.nonzero()[0])
 
 
 def choose_fills(

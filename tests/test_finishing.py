@@ -16,6 +16,7 @@ from diffbcp_cli.finishing import (
     _near,
     choose,
     choose_fills,
+    fewest_calls,
     finish,
     finish_by,
 )
@@ -122,6 +123,21 @@ def test_the_calls_stop_before_a_prior_that_is_no_contraction_leads_away(problem
         return (done - truth)[held].square().mean()
 
     assert error(choice.calls) < 0.2 * error(30)
+
+
+@pytest.mark.parametrize(("gain", "calls"), [(0.001, 1), (0.2, 3)])
+def test_calls_that_held_out_pixels_cannot_tell_apart_are_saved(gain, calls):
+    """The third of four numbers of calls is the best one; whether the first will do depends on how much better."""
+    rng = torch.Generator().manual_seed(3)
+    shared, own = torch.rand(500, generator=rng), 0.2 * torch.rand(4, 500, generator=rng)
+    own = own - own.mean(1, keepdim=True)
+    errors = shared + own + gain * torch.tensor([2, 1, 0, 1])[:, None]
+    assert errors.mean(1).argmin() == 2
+    assert fewest_calls(errors) == calls
+
+
+def test_errors_that_are_no_numbers_take_one_call():
+    assert fewest_calls(torch.full((4, 30), torch.nan)) == 1
 
 
 def test_where_nothing_is_missing_one_call_is_all():
