@@ -6,7 +6,8 @@ change, known pixels at y and noise of std sigma on all of them:
 
     u = y where known, v elsewhere;   v <- v + a (D(u, sigma) - v),   D(x, sigma) = E[x0 | x0 + sigma eps = x]
 
-started at the posterior mean. The result is the last D(u, sigma), so known pixels come out denoised.
+started at the posterior mean. The result is the last D(u, sigma), so known pixels come out denoised. If the network
+has learned from pictures any way up, each step shows it the next quarter turn, so that its errors do not add up.
 
 The level sigma is chosen by the data: some known pixels, held out from the tensor model as well, are treated
 as missing, and the level that fills them best, judged by their measured values, is taken. No truth is needed,
@@ -22,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import cycle, islice
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ from torch.nn import functional
 from .blending import average, weigh
 from .diffusion.interpolate import interpolate
 from .diffusion.prior import Prior, as_masked
+from .diffusion.turns import turned
 from .parts import parts_with
 
 RELAXATION = 1.8  # a: beyond 1, for fewer calls; below 2, for stability
@@ -109,8 +111,9 @@ def _near(known: Tensor) -> Tensor:
 def _steps(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> Iterator[Tensor]:
     """Yield D(u, level) of one step after the other, for ever."""
     u = torch.where(known, values, start)
-    while True:
-        finished = prior.denoise(u if u.ndim == 4 else u[None], level).reshape(u.shape)
+    for quarters in cycle(range(4 if getattr(prior.network, "any_way_up", False) else 1)):
+        picture = turned(u if u.ndim == 4 else u[None], quarters)
+        finished = turned(prior.denoise(picture, level), -quarters).reshape(u.shape)
         yield finished
         u = torch.where(known, values, u + RELAXATION * (finished - u))
 

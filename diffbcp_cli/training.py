@@ -31,6 +31,7 @@ from .diffusion.interpolate import interpolate
 from .diffusion.mixed import MixedPrecision
 from .diffusion.natural import Natural, NaturalConfig
 from .diffusion.precondition import EDM
+from .diffusion.turns import mean_over_turns
 from .errors import InputError, UsageError
 from .io.images import read_photo
 from .io.tensors import write_tensors
@@ -63,6 +64,9 @@ class TrainSettings:
     mask_share, mask_noise: this share of the crops has entries missing (train_masks.py), and so much noise in the
     median: what is to be filled has less noise than what the sampler asks for. With a share of 0 the filler stays
     as it is, with 1 the denoiser.
+    self_taught: so much of a crop's target is the answer of the averaged network, over four turns of the crop; the
+    rest is the crop itself. One crop says little about the mean of all that it may have been, while the answer is
+    nearly that mean: a network that has learned the rest gains from this what it gains from turns.
     precision: of the network, fp32 or bf16; the weights and their average stay in float32.
     """
 
@@ -81,6 +85,7 @@ class TrainSettings:
     grey_share: float = 0.1
     mask_share: float = 0.5
     mask_noise: float = 0.05
+    self_taught: float = 0.0
     precision: str = "fp32"
     seed: int = 0
 
@@ -95,6 +100,8 @@ class TrainSettings:
             raise UsageError("the batch size and the learning rate must be positive")
         if not 0 <= self.mask_share <= 1:
             raise UsageError(f"a share of {self.mask_share:g} of the crops", hint="--mask-share 0 .. 1")
+        if not 0 <= self.self_taught <= 1:
+            raise UsageError(f"a share of {self.self_taught:g} of the target", hint="--self-taught 0 .. 1")
         if self.precision not in PRECISIONS:
             raise UsageError(
                 f"unknown precision {self.precision!r}", hint=f"--precision {'|'.join(PRECISIONS)}"
@@ -354,7 +361,10 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
         if not bool(chosen.any()):
             continue
         sigma, known = batch.sigma[chosen], batch.known[chosen] if masked else None
-        error = (denoiser(batch.noisy[chosen], sigma, known) - batch.clean[chosen]).square()
+        noisy, target = batch.noisy[chosen], batch.clean[chosen]
+        if settings.self_taught:
+            target = target.lerp(_taught(state.average, settings, noisy, sigma, known), settings.self_taught)
+        error = (denoiser(noisy, sigma, known) - target).square()
         loss = loss + (denoiser.weight(sigma, known) * error).sum() / batch.clean.numel()
     loss.backward()  # type: ignore[no-untyped-call]
     for parameter in state.network.parameters():
@@ -372,6 +382,16 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
         for slow, fast in zip(state.average.parameters(), state.network.parameters(), strict=True):
             slow.lerp_(fast, 1 - keep)
     return TrainInfo(state.step, loss.item(), rate, float(norm), state.seconds, progress)
+
+
+@torch.no_grad()
+def _taught(
+    average: Natural, settings: TrainSettings, noisy: Tensor, sigma: Tensor, known: Tensor | None
+) -> Tensor:
+    """What the averaged network makes of noisy crops (B, 3, h, w), over four turns of them."""
+    denoiser = EDM(MixedPrecision(average, dtype=settings.dtype, channels_last=True))
+    images = (noisy,) if known is None else (noisy, known)
+    return mean_over_turns(lambda x, *known: denoiser(x, sigma, *known), *images)
 
 
 @torch.no_grad()

@@ -140,6 +140,28 @@ def test_errors_that_are_no_numbers_take_one_call():
     assert fewest_calls(torch.full((4, 30), torch.nan)) == 1
 
 
+@pytest.mark.parametrize(("any_way_up", "shapes"), [(True, [(6, 8), (8, 6)]), (False, [(6, 8)])])
+def test_each_step_shows_the_next_quarter_turn_to_a_network_that_knows_them(any_way_up, shapes):
+    """D leans to the right; over four steps that cancels if the picture is turned, and adds up if it is not."""
+    seen = []
+
+    class Leaning(GaussianPrior):
+        def denoise(self, x, sigma):
+            seen.append(tuple(x.shape[-2:]))
+            return x + torch.linspace(-1, 1, x.shape[-1]).expand_as(x)
+
+    prior = Leaning(torch.zeros(()), torch.ones(()))
+    if any_way_up:
+        prior.network.any_way_up = True
+    values, known = torch.zeros(1, 6, 8), torch.zeros(1, 6, 8, dtype=torch.bool)
+    known[0, 0, 0] = True
+    done = finish(prior, values, known, values, 0.1, calls=5)
+    first = finish(prior, values, known, values, 0.1, calls=1)
+    assert sorted(set(seen)) == shapes
+    off = (done - first)[~known].abs().max()
+    assert off < 1e-5 if any_way_up else off > 1
+
+
 def test_where_nothing_is_missing_one_call_is_all():
     calls = []
 

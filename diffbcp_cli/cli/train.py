@@ -43,6 +43,14 @@ MaskOpt = Annotated[
         help="Crops with entries missing: 0 trains the denoiser alone, 1 the filler alone; the other stays as it is.",
     ),
 ]
+TaughtOpt = Annotated[
+    float,
+    typer.Option(
+        "--self-taught",
+        help="How much of the target is the network's own answer over four turns of a crop, for a last stretch "
+        "--from a trained prior.",
+    ),
+]
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
 
 
@@ -60,6 +68,7 @@ def train(
     begin: FromOpt = None,
     precision: PrecisionOpt = "auto",
     mask_share: MaskOpt = 0.5,
+    self_taught: TaughtOpt = 0.0,
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
     from .. import devices, model_folder, training  # heavy: torch
@@ -74,6 +83,7 @@ def train(
         seed=seed,
         precision=precision,
         mask_share=mask_share,
+        self_taught=self_taught,
     )
     if resume:
         settings = training.with_network_of(out / training.CHECKPOINT, settings)
