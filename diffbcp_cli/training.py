@@ -64,9 +64,9 @@ class TrainSettings:
     mask_share, mask_noise: this share of the crops has entries missing (train_masks.py), and so much noise in the
     median: what is to be filled has less noise than what the sampler asks for. With a share of 0 the filler stays
     as it is, with 1 the denoiser.
-    self_taught: so much of a crop's target is the answer of the averaged network, over four turns of the crop; the
-    rest is the crop itself. One crop says little about the mean of all that it may have been, while the answer is
-    nearly that mean: a network that has learned the rest gains from this what it gains from turns.
+    self_taught: so much of a crop's target is the answer of the network that training began with, over four turns of
+    the crop; the rest is the crop itself. One crop says little about the mean of all that it may have been, while the
+    answer is nearly that mean: a network that has learned the rest gains from this what it gains from turns.
     precision: of the network, fp32 or bf16; the weights and their average stay in float32.
     """
 
@@ -164,12 +164,16 @@ class TrainInfo:
 
 @dataclass
 class TrainState:
-    """Everything that the next step depends on, and the record of the past ones."""
+    """Everything that the next step depends on, and the record of the past ones.
+
+    teacher: the network as it was at first, if it teaches itself.
+    """
 
     network: Natural
     average: Natural
     optimizers: tuple[Muon, torch.optim.AdamW]
     rng: Generator
+    teacher: Natural | None = None
     step: int = 0
     seconds: float = 0.0
     decaying: bool = False
@@ -307,8 +311,10 @@ def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = No
     if start is not None:
         _begin_with(network, start)
     average = copy.deepcopy(network).requires_grad_(False)
+    teacher = copy.deepcopy(average) if settings.self_taught else None
     optimizers = _optimizers(network, settings)
-    return TrainState(network, average, optimizers, rng=torch.Generator().manual_seed(settings.seed))
+    rng = torch.Generator().manual_seed(settings.seed)
+    return TrainState(network, average, optimizers, rng=rng, teacher=teacher)
 
 
 def _begin_with(network: Natural, start: Mapping[str, Tensor]) -> None:
@@ -362,8 +368,9 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
             continue
         sigma, known = batch.sigma[chosen], batch.known[chosen] if masked else None
         noisy, target = batch.noisy[chosen], batch.clean[chosen]
-        if settings.self_taught:
-            target = target.lerp(_taught(state.average, settings, noisy, sigma, known), settings.self_taught)
+        if state.teacher is not None:
+            taught = _taught(state.teacher, settings, noisy, sigma, known)
+            target = target.lerp(taught, settings.self_taught)
         error = (denoiser(noisy, sigma, known) - target).square()
         loss = loss + (denoiser.weight(sigma, known) * error).sum() / batch.clean.numel()
     loss.backward()  # type: ignore[no-untyped-call]
@@ -386,10 +393,10 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
 
 @torch.no_grad()
 def _taught(
-    average: Natural, settings: TrainSettings, noisy: Tensor, sigma: Tensor, known: Tensor | None
+    teacher: Natural, settings: TrainSettings, noisy: Tensor, sigma: Tensor, known: Tensor | None
 ) -> Tensor:
-    """What the averaged network makes of noisy crops (B, 3, h, w), over four turns of them."""
-    denoiser = EDM(MixedPrecision(average, dtype=settings.dtype, channels_last=True))
+    """What the teacher makes of noisy crops (B, 3, h, w), over four turns of them."""
+    denoiser = EDM(MixedPrecision(teacher, dtype=settings.dtype, channels_last=True))
     images = (noisy,) if known is None else (noisy, known)
     return mean_over_turns(lambda x, *known: denoiser(x, sigma, *known), *images)
 
@@ -441,8 +448,9 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
         for optimizer in state.optimizers:
             for key, value in optimizer.state.get(parameter, {}).items():
                 tensors[f"optimizer.{key}.{name}"] = value.contiguous()
-    for name, parameter in state.average.named_parameters():
-        tensors[f"average.{name}"] = parameter.detach().contiguous()
+    for kind, network in _still(state):
+        for name, parameter in network.named_parameters():
+            tensors[f"{kind}.{name}"] = parameter.detach().contiguous()
     record = {
         "step": state.step,
         "seconds": state.seconds,
@@ -454,6 +462,11 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, tensors, {"training": json.dumps(record)})
+
+
+def _still(state: TrainState) -> list[tuple[str, Natural]]:
+    """The networks that no optimizer moves, by what they are called in a checkpoint."""
+    return [("average", state.average), *([] if state.teacher is None else [("teacher", state.teacher)])]
 
 
 @contextmanager
@@ -484,8 +497,9 @@ def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainStat
                         key: _like(parameter, file.get_tensor(f"optimizer.{key}.{names[parameter]}"))
                         for key in keys
                     }
-            for name, parameter in state.average.named_parameters():
-                parameter.copy_(file.get_tensor(f"average.{name}"))
+            for kind, network in _still(state):
+                for name, parameter in network.named_parameters():
+                    parameter.copy_(file.get_tensor(f"{kind}.{name}"))
         state.rng.set_state(file.get_tensor("rng"))
     state.step, state.seconds, state.decaying = record["step"], record["seconds"], record["decaying"]
     state.losses = [(step, loss) for step, loss in record["losses"]]
@@ -510,6 +524,8 @@ def with_network_of(path: Path, settings: TrainSettings) -> TrainSettings:
 def _same_run(record: dict[str, Any], settings: TrainSettings, photos: Photos, path: Path) -> None:
     if NaturalConfig.from_options(record["settings"]["network"]) != settings.network:
         raise UsageError(f"{path} holds a network of another shape", hint="train into a new folder")
+    if settings.self_taught and not record["settings"].get("self_taught"):
+        raise UsageError(f"{path} has no teacher", hint=f"train into a new folder, --from {path.parent}")
     if record["photographs"] != photos.fingerprint:
         raise UsageError(
             f"{path} was trained on other photographs", hint="restore the folder, or train into a new one"

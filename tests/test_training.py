@@ -300,10 +300,10 @@ def wild_state(settings):
     state = training.fresh_state(settings)
     rng = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for network in (state.network, state.average):
-            for parameter in network.parameters():
-                parameter.add_(0.1 * torch.randn(parameter.shape, generator=rng))
-    state.network.load_state_dict(state.average.state_dict())
+        for parameter in state.network.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=rng))
+    for still in (state.average, state.teacher):
+        still.load_state_dict(state.network.state_dict())
     return state
 
 
@@ -312,7 +312,7 @@ def test_the_loss_of_a_self_taught_step_is_the_distance_from_the_mean_over_turns
     settings = replace(MASKED, mask_share=share, self_taught=1.0, grey_share=0.0)
     photos, state = training.load_photos(folder, settings), wild_state(settings)
     batch = training.draw_batch(photos.train, settings, rng=torch.Generator().manual_seed(settings.seed))
-    denoiser, known = EDM(state.average), batch.known if share else None
+    denoiser, known = EDM(state.teacher), batch.known if share else None
     with torch.no_grad():
         answers = []
         for quarters in range(4):
@@ -329,14 +329,24 @@ def test_the_loss_of_a_self_taught_step_is_the_distance_from_the_mean_over_turns
 def test_a_self_taught_network_comes_to_treat_all_turns_alike(folder):
     settings = replace(SMALL, self_taught=1.0, learning_rate=3e-3, ema=0.9)
     photos, state = training.load_photos(folder, settings), wild_state(settings)
+    before = {name: value.clone() for name, value in state.teacher.state_dict().items()}
     first = [training.take_step(state, photos.train, settings, 0.0).loss for _ in range(3)]
     last = [training.take_step(state, photos.train, settings, 0.0).loss for _ in range(60)][-3:]
     assert sum(last) < 0.3 * sum(first)
+    assert all(torch.equal(value, before[name]) for name, value in state.teacher.state_dict().items())
 
 
-def test_the_self_taught_share_is_a_share(folder, tmp_path, capsys):
-    assert run(["train", str(folder), "-o", str(tmp_path / "out"), "--self-taught", "2"]) == 2
+@pytest.mark.parametrize("options", [["--self-taught", "2", "--from", "natural"], ["--self-taught", "0.9"]])
+def test_a_share_that_is_none_and_a_teacher_that_is_not_there_are_refused(folder, tmp_path, capsys, options):
+    assert run(["train", str(folder), "-o", str(tmp_path / "out"), *options]) == 2
     assert "--self-taught" in capsys.readouterr().err
+
+
+def test_a_run_without_a_teacher_does_not_go_on_with_one(folder, tmp_path):
+    photos, path = training.load_photos(folder, SMALL), tmp_path / "checkpoint.safetensors"
+    training.save_state(path, training.fresh_state(SMALL), SMALL, photos)
+    with pytest.raises(UsageError, match="teacher"):
+        training.load_state(path, replace(SMALL, self_taught=0.9), photos)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

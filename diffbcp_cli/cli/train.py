@@ -47,8 +47,7 @@ TaughtOpt = Annotated[
     float,
     typer.Option(
         "--self-taught",
-        help="How much of the target is the network's own answer over four turns of a crop, for a last stretch "
-        "--from a trained prior.",
+        help="How much of the target is what the prior that training begins --from makes of a crop in four turns.",
     ),
 ]
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
@@ -92,6 +91,8 @@ def train(
         raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
     if resume and begin is not None:
         raise UsageError("--resume goes on from a checkpoint, --from begins anew", hint="give one of them")
+    if self_taught and not (resume or begin):
+        raise UsageError("only a trained prior can teach itself", hint="--from my-prior/ --self-taught 0.9")
     weights = None if begin is None else load_prior(begin, device="cpu").network.state_dict()
     photos = training.load_photos(folder, settings, without=out)
     for name, reason in photos.skipped.items():
