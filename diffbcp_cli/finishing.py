@@ -32,7 +32,6 @@ from torch.nn import functional
 from .blending import average, weigh
 from .diffusion.interpolate import interpolate
 from .diffusion.prior import Prior, as_masked
-from .diffusion.turns import turned
 from .parts import parts_with
 
 RELAXATION = 1.8  # a: beyond 1, for fewer calls; below 2, for stability
@@ -63,10 +62,14 @@ class Choice:
 def finish(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float, *, calls: int) -> Tensor:
     """Return the finished picture. values, known, start: (..., C, H, W), level on [-1, 1], one call per step.
 
-    Where nothing is missing the first call has all to say.
+    Where nothing is missing the first step has all to say: the mean over quarter turns, if there are calls for it.
     """
-    finished, steps = torch.where(known, values, start), _steps(prior, values, known, start, level)
-    for _ in range(min(calls, 1) if bool(known.all()) else calls):
+    steps = _steps(prior, values, known, start, level)
+    if calls and bool(known.all()):  # every step is D(values), in another turn
+        turns = min(calls, _turns(prior))
+        return torch.stack(list(islice(steps, turns))).mean(0)
+    finished = torch.where(known, values, start)
+    for _ in range(calls):
         finished = next(steps)
     return finished
 
@@ -111,11 +114,16 @@ def _near(known: Tensor) -> Tensor:
 def _steps(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> Iterator[Tensor]:
     """Yield D(u, level) of one step after the other, for ever."""
     u = torch.where(known, values, start)
-    for quarters in cycle(range(4 if getattr(prior.network, "any_way_up", False) else 1)):
-        picture = turned(u if u.ndim == 4 else u[None], quarters)
-        finished = turned(prior.denoise(picture, level), -quarters).reshape(u.shape)
+    for quarters in cycle(range(_turns(prior))):
+        picture = torch.rot90(u if u.ndim == 4 else u[None], quarters, (-2, -1))
+        finished = torch.rot90(prior.denoise(picture, level), -quarters, (-2, -1)).reshape(u.shape)
         yield finished
         u = torch.where(known, values, u + RELAXATION * (finished - u))
+
+
+def _turns(prior: Prior) -> int:
+    """The quarter turns in which a picture may be shown to the network."""
+    return 4 if getattr(prior.network, "any_way_up", False) else 1
 
 
 def choose(

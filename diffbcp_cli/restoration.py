@@ -331,7 +331,7 @@ def _complete(
 
     if entries.trial is None:
         noise = noise_by_prior(Choice(guess, 0))
-        choice = Choice(guess if noise is None else noise.std, 1)
+        choice = Choice(guess if noise is None else noise.std, cfg.finish)
     else:
         if int(part(held).sum()) < FEWEST:
             control.note("too few pixels are known near each other to choose how strongly the prior smooths")

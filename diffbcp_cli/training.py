@@ -31,7 +31,6 @@ from .diffusion.interpolate import interpolate
 from .diffusion.mixed import MixedPrecision
 from .diffusion.natural import Natural, NaturalConfig
 from .diffusion.precondition import EDM
-from .diffusion.turns import mean_over_turns
 from .errors import InputError, UsageError
 from .io.images import read_photo
 from .io.tensors import write_tensors
@@ -64,9 +63,6 @@ class TrainSettings:
     mask_share, mask_noise: this share of the crops has entries missing (train_masks.py), and so much noise in the
     median: what is to be filled has less noise than what the sampler asks for. With a share of 0 the filler stays
     as it is, with 1 the denoiser.
-    self_taught: so much of a crop's target is the answer of the network that training began with, over four turns of
-    the crop; the rest is the crop itself. One crop says little about the mean of all that it may have been, while the
-    answer is nearly that mean: a network that has learned the rest gains from this what it gains from turns.
     precision: of the network, fp32 or bf16; the weights and their average stay in float32.
     """
 
@@ -85,7 +81,6 @@ class TrainSettings:
     grey_share: float = 0.1
     mask_share: float = 0.5
     mask_noise: float = 0.05
-    self_taught: float = 0.0
     precision: str = "fp32"
     seed: int = 0
 
@@ -100,8 +95,6 @@ class TrainSettings:
             raise UsageError("the batch size and the learning rate must be positive")
         if not 0 <= self.mask_share <= 1:
             raise UsageError(f"a share of {self.mask_share:g} of the crops", hint="--mask-share 0 .. 1")
-        if not 0 <= self.self_taught <= 1:
-            raise UsageError(f"a share of {self.self_taught:g} of the target", hint="--self-taught 0 .. 1")
         if self.precision not in PRECISIONS:
             raise UsageError(
                 f"unknown precision {self.precision!r}", hint=f"--precision {'|'.join(PRECISIONS)}"
@@ -164,16 +157,12 @@ class TrainInfo:
 
 @dataclass
 class TrainState:
-    """Everything that the next step depends on, and the record of the past ones.
-
-    teacher: the network as it was at first, if it teaches itself.
-    """
+    """Everything that the next step depends on, and the record of the past ones."""
 
     network: Natural
     average: Natural
     optimizers: tuple[Muon, torch.optim.AdamW]
     rng: Generator
-    teacher: Natural | None = None
     step: int = 0
     seconds: float = 0.0
     decaying: bool = False
@@ -311,10 +300,8 @@ def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = No
     if start is not None:
         _begin_with(network, start)
     average = copy.deepcopy(network).requires_grad_(False)
-    teacher = copy.deepcopy(average) if settings.self_taught else None
     optimizers = _optimizers(network, settings)
-    rng = torch.Generator().manual_seed(settings.seed)
-    return TrainState(network, average, optimizers, rng=rng, teacher=teacher)
+    return TrainState(network, average, optimizers, rng=torch.Generator().manual_seed(settings.seed))
 
 
 def _begin_with(network: Natural, start: Mapping[str, Tensor]) -> None:
@@ -367,11 +354,7 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
         if not bool(chosen.any()):
             continue
         sigma, known = batch.sigma[chosen], batch.known[chosen] if masked else None
-        noisy, target = batch.noisy[chosen], batch.clean[chosen]
-        if state.teacher is not None:
-            taught = _taught(state.teacher, settings, noisy, sigma, known)
-            target = target.lerp(taught, settings.self_taught)
-        error = (denoiser(noisy, sigma, known) - target).square()
+        error = (denoiser(batch.noisy[chosen], sigma, known) - batch.clean[chosen]).square()
         loss = loss + (denoiser.weight(sigma, known) * error).sum() / batch.clean.numel()
     loss.backward()  # type: ignore[no-untyped-call]
     for parameter in state.network.parameters():
@@ -389,16 +372,6 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
         for slow, fast in zip(state.average.parameters(), state.network.parameters(), strict=True):
             slow.lerp_(fast, 1 - keep)
     return TrainInfo(state.step, loss.item(), rate, float(norm), state.seconds, progress)
-
-
-@torch.no_grad()
-def _taught(
-    teacher: Natural, settings: TrainSettings, noisy: Tensor, sigma: Tensor, known: Tensor | None
-) -> Tensor:
-    """What the teacher makes of noisy crops (B, 3, h, w), over four turns of them."""
-    denoiser = EDM(MixedPrecision(teacher, dtype=settings.dtype, channels_last=True))
-    images = (noisy,) if known is None else (noisy, known)
-    return mean_over_turns(lambda x, *known: denoiser(x, sigma, *known), *images)
 
 
 @torch.no_grad()
@@ -448,9 +421,8 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
         for optimizer in state.optimizers:
             for key, value in optimizer.state.get(parameter, {}).items():
                 tensors[f"optimizer.{key}.{name}"] = value.contiguous()
-    for kind, network in _still(state):
-        for name, parameter in network.named_parameters():
-            tensors[f"{kind}.{name}"] = parameter.detach().contiguous()
+    for name, parameter in state.average.named_parameters():
+        tensors[f"average.{name}"] = parameter.detach().contiguous()
     record = {
         "step": state.step,
         "seconds": state.seconds,
@@ -462,11 +434,6 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, tensors, {"training": json.dumps(record)})
-
-
-def _still(state: TrainState) -> list[tuple[str, Natural]]:
-    """The networks that no optimizer moves, by what they are called in a checkpoint."""
-    return [("average", state.average), *([] if state.teacher is None else [("teacher", state.teacher)])]
 
 
 @contextmanager
@@ -497,9 +464,8 @@ def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainStat
                         key: _like(parameter, file.get_tensor(f"optimizer.{key}.{names[parameter]}"))
                         for key in keys
                     }
-            for kind, network in _still(state):
-                for name, parameter in network.named_parameters():
-                    parameter.copy_(file.get_tensor(f"{kind}.{name}"))
+            for name, parameter in state.average.named_parameters():
+                parameter.copy_(file.get_tensor(f"average.{name}"))
         state.rng.set_state(file.get_tensor("rng"))
     state.step, state.seconds, state.decaying = record["step"], record["seconds"], record["decaying"]
     state.losses = [(step, loss) for step, loss in record["losses"]]
@@ -524,8 +490,6 @@ def with_network_of(path: Path, settings: TrainSettings) -> TrainSettings:
 def _same_run(record: dict[str, Any], settings: TrainSettings, photos: Photos, path: Path) -> None:
     if NaturalConfig.from_options(record["settings"]["network"]) != settings.network:
         raise UsageError(f"{path} holds a network of another shape", hint="train into a new folder")
-    if settings.self_taught and not record["settings"].get("self_taught"):
-        raise UsageError(f"{path} has no teacher", hint=f"train into a new folder, --from {path.parent}")
     if record["photographs"] != photos.fingerprint:
         raise UsageError(
             f"{path} was trained on other photographs", hint="restore the folder, or train into a new one"

@@ -177,6 +177,18 @@ def test_where_nothing_is_missing_one_call_is_all():
     torch.testing.assert_close(done, prior.denoise(values[None], 0.1)[0])
 
 
+@pytest.mark.parametrize(("calls", "cancels"), [(16, True), (4, True), (1, False)])
+def test_where_nothing_is_missing_the_answers_in_four_turns_are_averaged(calls, cancels):
+    class Leaning(GaussianPrior):
+        def denoise(self, x, sigma):
+            return x + torch.linspace(-1, 1, x.shape[-1]).expand_as(x)
+
+    prior, values = Leaning(torch.zeros(()), torch.ones(())), torch.rand(3, 6, 8)
+    prior.network.any_way_up = True
+    done = finish(prior, values, torch.ones(3, 6, 8, dtype=torch.bool), values, 0.1, calls=calls)
+    assert torch.allclose(done, values, atol=1e-6) == cancels
+
+
 def config(**options):
     base = {"iterations": 8, "burn_in": 3, "rank": 6, "device": "cpu", "calls": 1}
     return RunConfig(**{**base, **options})

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 from diffbcp_cli import training
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.diffusion.natural import NaturalConfig
-from diffbcp_cli.diffusion.precondition import EDM
 from diffbcp_cli.errors import InputError, UsageError
 from diffbcp_cli.model_folder import write_model_folder
 from diffbcp_cli.training import Plan, TrainSettings
@@ -45,9 +44,7 @@ MASKED = replace(SMALL, network=replace(SMALL.network, takes_mask=True))
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [SMALL, replace(SMALL, precision="bf16"), MASKED, replace(MASKED, self_taught=0.9)],
-    ids=["fp32", "bf16", "masked", "self-taught"],
+    "settings", [SMALL, replace(SMALL, precision="bf16"), MASKED], ids=["fp32", "bf16", "masked"]
 )
 def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(folder, tmp_path, settings):
     photos, plan = training.load_photos(folder, settings), Plan(steps=12)
@@ -293,60 +290,6 @@ def test_a_run_from_before_masks_goes_on_without_them(folder, tmp_path):
     assert settings == SMALL
     assert training.resume_point(out, settings, photos, Plan(steps=4)).step == 1
     assert training.with_network_of(tmp_path / "nothing", MASKED) == MASKED
-
-
-def wild_state(settings):
-    """A network that answers something else to a picture that is turned."""
-    state = training.fresh_state(settings)
-    rng = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in state.network.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=rng))
-    for still in (state.average, state.teacher):
-        still.load_state_dict(state.network.state_dict())
-    return state
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_the_loss_of_a_self_taught_step_is_the_distance_from_the_mean_over_turns(folder, share):
-    settings = replace(MASKED, mask_share=share, self_taught=1.0, grey_share=0.0)
-    photos, state = training.load_photos(folder, settings), wild_state(settings)
-    batch = training.draw_batch(photos.train, settings, rng=torch.Generator().manual_seed(settings.seed))
-    denoiser, known = EDM(state.teacher), batch.known if share else None
-    with torch.no_grad():
-        answers = []
-        for quarters in range(4):
-            x, seen = (torch.rot90(image, quarters, (2, 3)) for image in (batch.noisy, batch.known))
-            answer = denoiser(x, batch.sigma, seen if share else None)
-            answers.append(torch.rot90(answer, 4 - quarters, (2, 3)))
-        off = denoiser(batch.noisy, batch.sigma, known) - torch.stack(answers).mean(0)
-        expected = (denoiser.weight(batch.sigma, known) * off.square()).mean()
-    info = training.take_step(state, photos.train, settings, 0.0)
-    assert expected > 1e-4
-    assert info.loss == pytest.approx(float(expected), rel=1e-4)
-
-
-def test_a_self_taught_network_comes_to_treat_all_turns_alike(folder):
-    settings = replace(SMALL, self_taught=1.0, learning_rate=3e-3, ema=0.9)
-    photos, state = training.load_photos(folder, settings), wild_state(settings)
-    before = {name: value.clone() for name, value in state.teacher.state_dict().items()}
-    first = [training.take_step(state, photos.train, settings, 0.0).loss for _ in range(3)]
-    last = [training.take_step(state, photos.train, settings, 0.0).loss for _ in range(60)][-3:]
-    assert sum(last) < 0.3 * sum(first)
-    assert all(torch.equal(value, before[name]) for name, value in state.teacher.state_dict().items())
-
-
-@pytest.mark.parametrize("options", [["--self-taught", "2", "--from", "natural"], ["--self-taught", "0.9"]])
-def test_a_share_that_is_none_and_a_teacher_that_is_not_there_are_refused(folder, tmp_path, capsys, options):
-    assert run(["train", str(folder), "-o", str(tmp_path / "out"), *options]) == 2
-    assert "--self-taught" in capsys.readouterr().err
-
-
-def test_a_run_without_a_teacher_does_not_go_on_with_one(folder, tmp_path):
-    photos, path = training.load_photos(folder, SMALL), tmp_path / "checkpoint.safetensors"
-    training.save_state(path, training.fresh_state(SMALL), SMALL, photos)
-    with pytest.raises(UsageError, match="teacher"):
-        training.load_state(path, replace(SMALL, self_taught=0.9), photos)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

@@ -43,13 +43,6 @@ MaskOpt = Annotated[
         help="Crops with entries missing: 0 trains the denoiser alone, 1 the filler alone; the other stays as it is.",
     ),
 ]
-TaughtOpt = Annotated[
-    float,
-    typer.Option(
-        "--self-taught",
-        help="How much of the target is what the prior that training begins --from makes of a crop in four turns.",
-    ),
-]
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
 
 
@@ -67,7 +60,6 @@ def train(
     begin: FromOpt = None,
     precision: PrecisionOpt = "auto",
     mask_share: MaskOpt = 0.5,
-    self_taught: TaughtOpt = 0.0,
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
     from .. import devices, model_folder, training  # heavy: torch
@@ -82,7 +74,6 @@ def train(
         seed=seed,
         precision=precision,
         mask_share=mask_share,
-        self_taught=self_taught,
     )
     if resume:
         settings = training.with_network_of(out / training.CHECKPOINT, settings)
@@ -91,8 +82,6 @@ def train(
         raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
     if resume and begin is not None:
         raise UsageError("--resume goes on from a checkpoint, --from begins anew", hint="give one of them")
-    if self_taught and not (resume or begin):
-        raise UsageError("only a trained prior can teach itself", hint="--from my-prior/ --self-taught 0.9")
     weights = None if begin is None else load_prior(begin, device="cpu").network.state_dict()
     photos = training.load_photos(folder, settings, without=out)
     for name, reason in photos.skipped.items():
