@@ -5,7 +5,7 @@
 Gaussian noise with a known standard deviation of 15, 25, 50 or 75 of 255 is added to every photograph,
 without clipping or rounding; the table gives the mean PSNR in dB. BM3D and OpenCV's non-local means are told
 the noise level too (non-local means through its best strength on these photographs; it needs 8-bit input). A prior
-of `diffbcp train` also sees the picture in all four quarter turns, and its answers are averaged, as in `diffbcp denoise`.
+of `diffbcp train` also sees the picture in four quarter turns, and its answers are averaged, as in `diffbcp denoise`.
 """
 
 from __future__ import annotations
