@@ -30,9 +30,10 @@ from diffbcp_cli.calibration import is_scattered, like_missing
 from diffbcp_cli.config import from_mapping
 from diffbcp_cli.diffusion.prior import Prior, as_masked
 from diffbcp_cli.finishing import TRIAL_SHARE, TRIAL_WINDOW, choose, choose_fills, finish_by
+from diffbcp_cli.kernel import settings_of
 from diffbcp_cli.metrics import psnr, ssim
 from diffbcp_cli.noise_level import most_likely_noise
-from diffbcp_cli.restoration import open_prior, settings_of
+from diffbcp_cli.restoration import open_prior
 from diffbcp_cli.sampler import SplitGibbs, make_generator
 from diffbcp_cli.summary import Moments
 

@@ -9,6 +9,7 @@ clean pixel as far as the noise level is right.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -63,6 +64,26 @@ class Calibration:
             "held_out_shape": "strokes" if self.strokes else "pixels",
             "guarantee": _STROKES if self.strokes else _PIXELS,
         }
+
+
+def pooled(found: Sequence[Calibration]) -> Calibration:
+    """What the held-out entries of all windows say: means by their numbers. Each window kept its own factor."""
+    total = sum(one.held_out for one in found)
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(one.held_out * value for one, value in zip(found, values, strict=True)) / total
+
+    def means(lists: Sequence[list[float]]) -> list[float]:
+        return [mean(values) for values in zip(*lists, strict=True)]
+
+    return Calibration(
+        factor=mean([one.factor for one in found]),
+        factors=means([one.factors for one in found]),
+        coverage_before=means([one.coverage_before for one in found]),
+        coverage_after=means([one.coverage_after for one in found]),
+        held_out=total,
+        strokes=any(one.strokes for one in found),
+    )
 
 
 _PIXELS = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .calibration import can_hold_out
+from .calibration import Calibration, can_hold_out, pooled
 from .chains import Trace
 from .config import RunConfig
 from .convergence import Convergence
@@ -35,15 +35,24 @@ class _Past:
     seconds: float = 0.0
     traces: list[Trace] = field(default_factory=list)
     levels: list[NoiseLevel] = field(default_factory=list)
+    calibrations: list[Calibration] = field(default_factory=list)
     judged: Convergence | None = None
 
     def with_one(self, outcome: Outcome, seconds: float) -> _Past:
         """One window more."""
         levels = [] if outcome.prior_noise is None else [outcome.prior_noise]
+        calibrations = [] if outcome.calibration is None else [outcome.calibration]
         judged = [outcome.convergence] if self.judged is None else [self.judged, outcome.convergence]
         worst = min(judged, key=lambda found: found.pixels_converged)
         plan = {"iterations": outcome.cfg.iterations, "burn_in": outcome.cfg.burn_in}
-        return _Past(plan, seconds, [*self.traces, *outcome.traces], [*self.levels, *levels], worst)
+        return _Past(
+            plan,
+            seconds,
+            [*self.traces, *outcome.traces],
+            [*self.levels, *levels],
+            [*self.calibrations, *calibrations],
+            worst,
+        )
 
     def plain(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""
@@ -52,6 +61,7 @@ class _Past:
             "seconds": self.seconds,
             "chains": [{"trace": trace.as_dict()} for trace in self.traces],
             "levels": [asdict(level) for level in self.levels],
+            "calibrations": [asdict(calibration) for calibration in self.calibrations],
             "judged": None if self.judged is None else self.judged.plain(),
         }
 
@@ -64,6 +74,7 @@ class _Past:
             float(plain["seconds"]),
             [Trace(**chain["trace"]) for chain in plain["chains"]],
             [NoiseLevel(**level) for level in plain["levels"]],
+            [Calibration(**calibration) for calibration in plain["calibrations"]],
             None if judged is None else Convergence.from_plain(judged),
         )
 
@@ -232,5 +243,6 @@ def _together(work: _Windows, last: Outcome) -> Outcome:
         finished=finished,
         cfg=replace(cfg, time_budget=None, iterations=past.plan["iterations"], burn_in=past.plan["burn_in"]),
         convergence=past.judged,
+        calibration=pooled(past.calibrations) if past.calibrations else None,
         prior_noise=by_std[len(by_std) // 2] if by_std else None,
     )

@@ -14,7 +14,8 @@ from test_resume import config, damaged
 from diffbcp_cli.chains import Chains
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import MemoryLimitError
-from diffbcp_cli.restoration import _sampler, restore
+from diffbcp_cli.kernel import sampler_of
+from diffbcp_cli.restoration import restore
 
 
 def test_chains_are_independent_and_pooled():
@@ -109,7 +110,7 @@ class SmallGpu:
 
 def chains_of(room, notes):
     pixels, observed = damaged()
-    sampler = _sampler(pixels, observed, config(), None, torch.device("cpu"))
+    sampler = sampler_of(pixels, observed, config(), None, torch.device("cpu"))
     small = SmallGpu(sampler, room)
     small.settings = sampler.settings
     return Chains(small, [1], burn_in=2, kept=range(0), device=torch.device("cpu"), note=notes.append)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffbcp_cli import restoration
+from diffbcp_cli import kernel
+from diffbcp_cli.calibration import Calibration
 from diffbcp_cli.config import FAST, SIZED, RunConfig, from_mapping, to_mapping
 from diffbcp_cli.diffusion.prior import GaussianPrior
 from diffbcp_cli.diffusion.tiles import Fitted
@@ -351,6 +352,20 @@ def test_results_that_windows_cannot_give_are_announced_as_left_out():
     assert any("--save samples" in note for note in notes)
 
 
+def test_calibrations_of_windows_are_pooled():
+    pixels, observed = photograph(62, 150)
+    cfg = replace(SHORT, calibrate=True, checkpoint_every=1e-6)
+    saved, keep = keeper()
+    found = restore(pixels, observed, cfg, prior=None, control=Control(save=keep))
+    done = [Calibration(**one) for one in saved[-1][1]["calibrations"]]
+    assert len(done) >= 2
+    last = found.calibration.held_out - sum(one.held_out for one in done)
+    assert 0 < last < 0.6 * found.calibration.held_out
+    assert 0.8 < found.calibration.coverage_after[2] < 1
+    again = restore(pixels, observed, cfg, prior=None, control=Control(start=saved[-1]))
+    assert again.calibration == found.calibration
+
+
 @pytest.mark.parametrize("calibrate", [False, True])
 def test_a_window_in_which_nothing_is_known_is_filled_with_averages(calibrate):
     pixels, observed = photograph(62, 200)
@@ -383,9 +398,9 @@ def test_a_rough_guess_is_the_average_around():
 def test_a_budget_for_a_large_picture_learns_atoms_once(monkeypatch):
     pixels, observed = photograph(80, 80)
     learned = []
-    plain = restoration.learn_atoms
+    plain = kernel.learn_atoms
     monkeypatch.setattr(
-        restoration, "learn_atoms", lambda *given, **named: learned.append(1) or plain(*given, **named)
+        kernel, "learn_atoms", lambda *given, **named: learned.append(1) or plain(*given, **named)
     )
     cfg = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, atom_patches=20)
     free = restore(pixels, observed, cfg, prior=None)

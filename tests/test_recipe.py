@@ -137,7 +137,7 @@ def test_a_budget_too_small_to_work_in_is_refused():
 
 def test_the_default_budget_leaves_the_sampler_as_it_was():
     from diffbcp_cli.bcp.sweep import MEMORY_BUDGET
-    from diffbcp_cli.restoration import settings_of
+    from diffbcp_cli.kernel import settings_of
 
     assert settings_of(RunConfig()).budget == MEMORY_BUDGET
     assert settings_of(from_mapping({"memory-budget": "1GiB"})).budget == MEMORY_BUDGET // 4

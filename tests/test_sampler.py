@@ -17,8 +17,9 @@ from diffbcp_cli.bcp.tensorize import tensorize
 from diffbcp_cli.config import RunConfig
 from diffbcp_cli.coupling import CouplingRule
 from diffbcp_cli.diffusion.prior import GaussianPrior
+from diffbcp_cli.kernel import seed_of, settings_of
 from diffbcp_cli.outcome import Control
-from diffbcp_cli.restoration import restore, seed_of, settings_of
+from diffbcp_cli.restoration import restore
 from diffbcp_cli.sampler import Settings, SplitGibbs, make_generator
 
 SIZE = (3, 17, 20)

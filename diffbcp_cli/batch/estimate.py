@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import pipeline, weights
+from ..completion import calls_after
 from ..config import RunConfig
 from ..errors import DiffbcpError, ModelError
 from ..io.masks import missing_share
 from ..large import LARGE, for_size, working_set
 from ..pipeline import Job
-from ..restoration import calls_after
 from .work import explain
 
 _BUNDLED_PARAMETERS = 6_441_496

@@ -1,0 +1,88 @@
+"""What decides a step of the training, and how long it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..diffusion.natural import NaturalConfig
+from ..errors import UsageError
+
+PRECISIONS = ("fp32", "bf16")
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Everything that decides what a step does, apart from the photographs and the plan.
+
+    noise_median, noise_spread: ln(sigma) ~ N(ln noise_median, noise_spread^2), on [-1, 1], kept within three
+    spreads of the median. The sampler asks for 0.1 to 1, the finish for 0.01 to 0.1.
+    zoom_share, zoom_most: this share of the crops is cut up to so many times as wide and scaled down.
+    grey_share: crops made grey, with the same noise in every channel.
+    mask_share, mask_noise: this share of the crops has entries missing (masks.py), and so much noise in the
+    median: what is to be filled has less noise than what the sampler asks for. With a share of 0 the filler stays
+    as it is, with 1 the denoiser.
+    precision: of the network, fp32 or bf16; the weights and their average stay in float32.
+    """
+
+    network: NaturalConfig = field(default_factory=lambda: NaturalConfig(takes_mask=True))
+    batch_size: int = 16
+    crop: int = 64
+    learning_rate: float = 1e-3
+    warm_up: int = 200
+    decay_share: float = 0.5
+    ema: float = 0.999
+    clip: float = 1.0
+    noise_median: float = 0.16
+    noise_spread: float = 1.1
+    zoom_share: float = 0.6
+    zoom_most: float = 2.5
+    grey_share: float = 0.1
+    mask_share: float = 0.5
+    mask_noise: float = 0.05
+    precision: str = "fp32"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        multiple = self.network.multiple
+        if self.crop < multiple or self.crop % multiple:
+            raise UsageError(
+                f"a crop of {self.crop} px does not fit the network", hint=f"a multiple of {multiple}"
+            )
+        if self.batch_size < 1 or self.learning_rate <= 0:
+            raise UsageError("the batch size and the learning rate must be positive")
+        if not 0 <= self.mask_share <= 1:
+            raise UsageError(f"a share of {self.mask_share:g} of the crops", hint="--mask-share 0 .. 1")
+        if self.precision not in PRECISIONS:
+            raise UsageError(
+                f"unknown precision {self.precision!r}", hint=f"--precision {'|'.join(PRECISIONS)}"
+            )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number type that the network computes in."""
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to train: a number of steps, or minutes of training time summed over every stretch."""
+
+    steps: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        """Exactly one of the two."""
+        if (self.steps is None) == (self.minutes is None):
+            raise UsageError("give either steps or minutes", hint="--minutes 120")
+        if (self.steps or self.minutes or 0) <= 0:
+            raise UsageError("a plan must be longer than nothing", hint="--minutes 120")
+
+    def progress(self, step: int, seconds: float) -> float:
+        """The share of the plan that is done after so many steps and seconds; 1 is the end."""
+        if self.steps is not None:
+            return step / self.steps
+        assert self.minutes is not None
+        return seconds / (60 * self.minutes)
