@@ -95,10 +95,14 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         """x (B, C, h, w), embedding (B, E) -> (B, C, h, w)."""
-        scale, shift = self.modulate(embedding)[:, :, None, None].chunk(2, dim=1)  # (B, C, 1, 1) each
-        hidden = torch.addcmul(shift, self.first(x), 1 + scale)
+        scale, shift = self.modulate(embedding).chunk(2, dim=1)  # (B, C) each
+        if len(x) == 1:  # scale and shift inside the convolution: no further pass over the image
+            weight = self.first.weight * (1 + scale[0, :, None, None, None])
+            hidden = F.conv2d(x, weight, shift[0], padding=1)
+        else:
+            hidden = torch.addcmul(shift[:, :, None, None], self.first(x), 1 + scale[:, :, None, None])
         change: Tensor = self.second(F.relu(hidden, inplace=True))
-        return x + change
+        return change.add_(x)
 
 
 class Level(nn.Module):
