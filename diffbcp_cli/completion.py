@@ -20,7 +20,7 @@ from .noise_level import NoiseLevel, most_likely_noise
 from .outcome import Bools, Control, Floats, noise_of
 from .parts import parts_share, parts_with
 from .sampler import make_generator
-from .spread import CALLS, DRAWS, FEW_DRAWS, draw_pictures, smooth_std
+from .spread import LITTLE, USUAL, Effort, draw_pictures, smooth_std
 from .summary import Moments
 
 WITHOUT_MISFIT = 0.6  # of the tensor model's noise, where no prior has said how much of it is noise
@@ -162,12 +162,13 @@ def _complete(
     finished = finish_by(choice, prior, values, known, start)
     spread = Moments()
     draws: list[Floats] = []
-    count = max(_draws(pixels[..., 0].size), len(chains.samples))
-    for draw in islice(draw_pictures(prior, values, known, finished, choice.level, rng=rng), count):
+    effort = _effort(pixels[..., 0].size)
+    pictures = draw_pictures(prior, values, known, finished, choice.level, levels=effort.levels, rng=rng)
+    for draw in islice(pictures, max(effort.draws, len(chains.samples))):
         spread.add(draw)
         draws += [pixels_of(draw)] if len(draws) < len(chains.samples) else []
     changes = np.stack(draws) - pixels_of(spread.mean) if draws else np.zeros((0, *pixels.shape), np.float32)
-    std = pixels_of(smooth_std(spread.std.float(), known), scale_only=True)
+    std = pixels_of(smooth_std(spread.std.float(), known, rounds=effort.rounds), scale_only=True)
     return _Completed(pixels_of(finished), std, changes, choice, noise)
 
 
@@ -205,8 +206,8 @@ def calls_after(finish_calls: int, pixels: int) -> float:
     """Calls of the prior after the chains, counted by the whole picture: the finish, its level, noise, draws."""
     if finish_calls == 0:
         return 0.0
-    return finish_calls + FILLS + CALLS * _draws(pixels) + TRIAL_CALLS * parts_share(math.isqrt(pixels))
+    return finish_calls + FILLS + _effort(pixels).calls + TRIAL_CALLS * parts_share(math.isqrt(pixels))
 
 
-def _draws(pixels: int) -> int:
-    return DRAWS if pixels <= LARGE else FEW_DRAWS
+def _effort(pixels: int) -> Effort:
+    return USUAL if pixels <= LARGE else LITTLE

@@ -29,12 +29,15 @@ OVERLAP = 64  # pixels that neighbouring windows share
 
 # measured on photographs of 4 megapixels with 90 % missing; docs/explanation/large.md has the tables
 LARGE_PATCH: dict[str, Any] = {
-    "iterations": 24,
-    "burn_in": 10,
+    "iterations": 12,
+    "burn_in": 5,
     "coupling": 6.0,
     "rho_min": 0.05,
     "calls": 1,
+    "sweeps": 2,
 }
+# without a prior's calls to save, each sweep may as well be a draw that counts
+LARGE_PATCH_ALONE: dict[str, Any] = {"iterations": 24, "burn_in": 10}
 # the paper's experiment at 2048 x 2048: all components at once, two sweeps an iteration, the prior on a small copy
 LARGE_RESHAPE: dict[str, Any] = {
     "iterations": 30,
@@ -62,8 +65,10 @@ def for_size(cfg: RunConfig, height: int, width: int, known: float) -> RunConfig
     """
     if not cfg.size_defaults or height * width <= LARGE:
         return cfg
-    usual, suited = RunConfig(), LARGE_RESHAPE if cfg.tensorize == "reshape" else LARGE_PATCH
-    if cfg.tensorize != "reshape" and known < FEW_KNOWN:
+    usual, suited = RunConfig(), LARGE_PATCH if cfg.prior != "none" else LARGE_PATCH_ALONE
+    if cfg.tensorize == "reshape":
+        suited = LARGE_RESHAPE
+    elif known < FEW_KNOWN:
         suited = {**suited, "rank": 100}
     typed = {"iterations", "burn_in"} & {*cfg.pinned}
     if (cfg.iterations, cfg.burn_in) == (FAST.iterations, FAST.burn_in) and not typed:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -22,24 +23,45 @@ from torch.nn import functional
 from .diffusion.prior import Prior
 from .diffusion.reverse import sample
 
-DRAWS, FEW_DRAWS = 6, 3  # for a photograph, and for a large one
 _START = 0.4  # noise level on [-1, 1] that a filled pixel gets first
-_LEVELS = 3
 _LAST_CALLS = 3  # of the network for the draw at the last level
-CALLS = _LEVELS - 1 + _LAST_CALLS  # for one draw, where something is missing
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many draws, through how many levels, and how often their variance is averaged over neighbours."""
+
+    draws: int
+    levels: int
+    rounds: int
+
+    @property
+    def calls(self) -> int:
+        """Of the network, where something is missing."""
+        return self.draws * (self.levels - 1 + _LAST_CALLS)
+
+
+USUAL, LITTLE = Effort(6, 3, 1), Effort(3, 2, 2)  # for a photograph, and for a large one
 
 
 def draw_pictures(
-    prior: Prior, values: Tensor, known: Tensor, finished: Tensor, level: float, *, rng: Generator
+    prior: Prior,
+    values: Tensor,
+    known: Tensor,
+    finished: Tensor,
+    level: float,
+    *,
+    levels: int = USUAL.levels,
+    rng: Generator,
 ) -> Iterator[Tensor]:
     """Yield draws (C, H, W) for ever; values, known, finished: (C, H, W) on [-1, 1], level on the same scale."""
-    levels = [level]
+    schedule = [level]
     if not bool(known.all()):
-        step = (max(_START, level) / level) ** (1 / (_LEVELS - 1))
-        levels = [level * step**k for k in reversed(range(_LEVELS))]
+        step = (max(_START, level) / level) ** (1 / (levels - 1))
+        schedule = [level * step**k for k in reversed(range(levels))]
     while True:
         x = finished
-        for s in levels:
+        for s in schedule:
             noise = torch.randn(x.shape, generator=rng, device=rng.device, dtype=x.dtype).to(x.device)
             lacking = math.sqrt(max(0.0, s**2 - level**2))
             u = torch.where(known, values + lacking * noise, x + s * noise)
@@ -48,16 +70,18 @@ def draw_pictures(
         yield sample(prior, u[None], level, calls=_LAST_CALLS, rng=rng).sample[0]
 
 
-def smooth_std(std: Tensor, known: Tensor) -> Tensor:
+def smooth_std(std: Tensor, known: Tensor, *, rounds: int = USUAL.rounds) -> Tensor:
     """Average the variance (C, H, W) over those of 3 x 3 neighbours that are known like it, or filled like it.
 
-    A few draws alone give a grainy map.
+    A few draws alone give a grainy map; the fewer, the more rounds.
     """
-    smooth = torch.empty_like(std)
-    for kind in (known, ~known):
-        total, count = (_neighbours(part) for part in (std.square() * kind, kind.to(std.dtype)))
-        smooth = torch.where(kind, (total / count.clamp_min(1e-6)).sqrt(), smooth)
-    return smooth
+    for _ in range(rounds):
+        smooth = torch.empty_like(std)
+        for kind in (known, ~known):
+            total, count = (_neighbours(part) for part in (std.square() * kind, kind.to(std.dtype)))
+            smooth = torch.where(kind, (total / count.clamp_min(1e-6)).sqrt(), smooth)
+        std = smooth
+    return std
 
 
 def _neighbours(image: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -253,6 +255,25 @@ def test_a_prior_that_takes_a_mask_gives_the_posterior_mean_at_one_call(problem)
     error, exact_error, alone_error = ((x - truth).square().mean() for x in (together, exact, alone))
     assert error < alone_error
     assert error < 1.2 * exact_error
+
+
+def test_there_are_no_more_calls_than_the_average_with_the_fills_needs(problem):
+    """Alone the finish goes on getting better; beside exact fills that hardly shows."""
+    prior, truth, values, known = problem
+    masked = Masked(prior.mean, prior.var, basis=prior.basis)
+    held = known & (torch.rand(known.shape, generator=torch.Generator().manual_seed(2)) < 0.3)
+    start = torch.zeros_like(truth)
+    first = replace(choose(masked, values, known, held, start, 0.4, calls=16), calls=16)
+    choice = choose_fills(first, masked, values, known, held, start, 0.1, scattered=True)
+    assert choice.calls < first.calls
+
+    def error(calls):
+        by = replace(choice, calls=calls)
+        return (finish_by(by, masked, values, known & ~held, start) - values)[held].square().mean()
+
+    assert error(choice.calls) < 1.01 * error(first.calls)
+    too_few = torch.zeros_like(held)
+    assert choose_fills(first, masked, values, known, too_few, start, 0.1, scattered=True).calls == 16
 
 
 def test_a_wide_hole_is_left_to_the_fill():

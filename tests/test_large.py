@@ -94,6 +94,12 @@ def test_fast_takes_half_the_iterations_of_a_large_photograph():
     assert for_size(numbers, 2048, 2048, 0.5).calls == LARGE_PATCH["calls"]
 
 
+def test_without_a_prior_every_sweep_is_a_draw():
+    with_prior, alone = (for_size(RunConfig(prior=prior), 2048, 2048, 0.5) for prior in ("natural", "none"))
+    assert (with_prior.sweeps, alone.sweeps) == (2, 1)
+    assert with_prior.iterations * with_prior.sweeps == alone.iterations * alone.sweeps
+
+
 def test_few_known_pixels_get_fewer_components():
     assert for_size(RunConfig(), 2048, 2048, 0.1).rank < for_size(RunConfig(), 2048, 2048, 0.6).rank
 

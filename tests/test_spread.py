@@ -12,7 +12,7 @@ from test_noise_level import photograph
 
 from diffbcp_cli.diffusion.prior import GaussianPrior
 from diffbcp_cli.restoration import restore
-from diffbcp_cli.spread import draw_pictures, smooth_std
+from diffbcp_cli.spread import LITTLE, USUAL, draw_pictures, smooth_std
 
 
 @pytest.mark.statistical
@@ -43,6 +43,26 @@ def test_smoothing_averages_variances_of_the_same_kind():
     spike[0, 4, 4] = 3.0
     everything = torch.ones(1, 9, 9, dtype=torch.bool)
     assert smooth_std(spike, everything)[0, 3:6, 3:6].unique().tolist() == pytest.approx([1.0])
+    twice = smooth_std(spike, everything, rounds=2)
+    torch.testing.assert_close(twice, smooth_std(smooth_std(spike, everything), everything))
+    assert float(twice.square().sum()) == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize("effort", [USUAL, LITTLE])
+def test_draws_take_the_calls_that_are_announced(effort):
+    levels = []
+
+    class Counting(GaussianPrior):
+        def denoise(self, x, sigma):
+            levels.append(float(sigma))
+            return super().denoise(x, sigma)
+
+    prior, rng = Counting(torch.zeros(()), torch.tensor(0.25)), torch.Generator().manual_seed(0)
+    values, known = torch.zeros(1, 8, 8), torch.zeros(1, 8, 8, dtype=torch.bool)
+    draws = draw_pictures(prior, values, known, values, 0.05, levels=effort.levels, rng=rng)
+    assert len(list(islice(draws, effort.draws))) == effort.draws
+    assert len(levels) == effort.calls
+    assert levels[0] == pytest.approx(0.4)
 
 
 def test_the_uncertainty_of_a_photograph_shows_where_the_errors_are():
