@@ -33,7 +33,18 @@ UNITS = {
     "TI": 2**40,
 }
 SIZED = frozenset(
-    {"iterations", "burn_in", "rank", "block", "coupling", "rho_min", "calls", "sweeps", "prior_scale"}
+    {
+        "iterations",
+        "burn_in",
+        "rank",
+        "block",
+        "coupling",
+        "rho_min",
+        "calls",
+        "finish",
+        "sweeps",
+        "prior_scale",
+    }
 )
 """Options whose defaults are others for large photographs."""
 SMALLEST_BUDGET = 64 * 2**20

@@ -35,6 +35,7 @@ LARGE_PATCH: dict[str, Any] = {
     "rho_min": 0.05,
     "calls": 1,
     "sweeps": 2,
+    "finish": 10,
 }
 # without a prior's calls to save, each sweep may as well be a draw that counts
 LARGE_PATCH_ALONE: dict[str, Any] = {"iterations": 24, "burn_in": 10}
