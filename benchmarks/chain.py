@@ -18,10 +18,10 @@ from common import damage, save, table
 from quality import RECIPES
 from torch import Tensor
 
-from diffbcp_cli import sampler
-from diffbcp_cli.config import from_mapping
-from diffbcp_cli.io.images import read_photo
-from diffbcp_cli.restoration import open_prior, restore
+from diffbcp_cli.jobs.session import open_prior, restore
+from diffbcp_cli.methods import split_gibbs as sampler
+from diffbcp_cli.options import from_mapping
+from diffbcp_cli.photos.photo import read_photo
 
 
 class Timed:

@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from diffbcp_cli.io.images import read_photo
-from diffbcp_cli.io.mask_kinds import recipe
+from diffbcp_cli.photos.mask_kinds import recipe
+from diffbcp_cli.photos.photo import read_photo
 
 Pixels = NDArray[Any]
 

@@ -23,19 +23,19 @@ import torch
 from common import damage, photographs, save, table
 from quality import RECIPES
 
-from diffbcp_cli.bcp.algebra import khatri_rao
-from diffbcp_cli.bcp.state import Observation, State, image_of, observe
-from diffbcp_cli.bcp.tensorize import tensorize
-from diffbcp_cli.calibration import is_scattered, like_missing
-from diffbcp_cli.config import from_mapping
-from diffbcp_cli.diffusion.prior import Prior, as_masked
-from diffbcp_cli.finishing import TRIAL_SHARE, TRIAL_WINDOW, choose, choose_fills, finish_by
-from diffbcp_cli.kernel import settings_of
-from diffbcp_cli.metrics import psnr, ssim
-from diffbcp_cli.noise_level import most_likely_noise
-from diffbcp_cli.restoration import open_prior
-from diffbcp_cli.sampler import SplitGibbs, make_generator
-from diffbcp_cli.summary import Moments
+from diffbcp_cli.estimators.calibrate import is_scattered, like_missing
+from diffbcp_cli.estimators.noise import most_likely_noise
+from diffbcp_cli.estimators.refine import TRIAL_SHARE, TRIAL_WINDOW, choose, choose_fills, finish_by
+from diffbcp_cli.jobs.session import open_prior
+from diffbcp_cli.lowrank.algebra import khatri_rao
+from diffbcp_cli.lowrank.state import Observation, State, image_of, observe
+from diffbcp_cli.lowrank.tensorize import tensorize
+from diffbcp_cli.methods.split_gibbs import SplitGibbs, make_generator
+from diffbcp_cli.options import from_mapping
+from diffbcp_cli.priors.base import Prior, as_masked
+from diffbcp_cli.run.kernel import settings_of
+from diffbcp_cli.run.moments import Moments
+from diffbcp_cli.scoring.metrics import psnr, ssim
 
 POLISH = 0.06
 

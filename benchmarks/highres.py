@@ -77,7 +77,7 @@ CLASSICAL: dict[str, Callable[[Pixels, Any], Pixels]] = {
 
 def damaged(truth: Pixels, mask: str, name: str, noise: float = 0.025) -> tuple[Pixels, Any]:
     """Noisy pixels, and what is observed."""
-    from diffbcp_cli.io.mask_kinds import make
+    from diffbcp_cli.photos.mask_kinds import make
 
     rng = np.random.default_rng([0, zlib.crc32(name.encode())])
     kind = mask.split("-")[0]
@@ -93,8 +93,8 @@ def run(pixels: Pixels, observed: Any, method: str, options: dict[str, Any]) -> 
     if method in CLASSICAL:
         mean = CLASSICAL[method](pixels, observed)
     else:
-        from diffbcp_cli.config import from_mapping
-        from diffbcp_cli.restoration import open_prior, restore
+        from diffbcp_cli.jobs.session import open_prior, restore
+        from diffbcp_cli.options import from_mapping
 
         cfg = from_mapping({**RUNS[method], **options})
         outcome = restore(pixels, observed, cfg, prior=open_prior(cfg))
@@ -118,7 +118,7 @@ def alone(*task: Any) -> dict[str, Any]:
 
 def compare(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Every photograph, mask and method in turn."""
-    from diffbcp_cli.metrics import psnr, ssim
+    from diffbcp_cli.scoring.metrics import psnr, ssim
 
     for name, whole in photographs(args.data, args.image).items():
         truth = middle(whole, args.crop) if args.crop else whole

@@ -27,9 +27,9 @@ def main() -> None:
     args = parser.parse_args()
     import torch
 
-    from diffbcp_cli.config import from_mapping
-    from diffbcp_cli.metrics import psnr
-    from diffbcp_cli.restoration import open_prior, restore
+    from diffbcp_cli.jobs.session import open_prior, restore
+    from diffbcp_cli.options import from_mapping
+    from diffbcp_cli.scoring.metrics import psnr
 
     torch.set_num_threads(args.threads)
     plan = {"prior": args.prior, "iterations": args.iterations, "burn_in": args.iterations * 2 // 5}

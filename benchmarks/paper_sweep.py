@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
-from diffbcp_cli.bcp.conditionals import draw_noise_precision
-from diffbcp_cli.bcp.state import Hyper, Observation, State
-from diffbcp_cli.bcp.sweep import draw_rank_prior
+from diffbcp_cli.lowrank.conditionals import draw_noise_precision
+from diffbcp_cli.lowrank.state import Hyper, Observation, State
+from diffbcp_cli.lowrank.sweep import draw_rank_prior
 
 
 def paper_sweep(state: State, observation: Observation, hyper: Hyper, *, rng: Generator) -> State:

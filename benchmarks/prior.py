@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from diffbcp_cli.finishing import finish
-from diffbcp_cli.weights import load_prior
+from diffbcp_cli.estimators.refine import finish
+from diffbcp_cli.priors import load_prior
 
 Photo = NDArray[np.float64]  # (H, W, 3) on [0, 1]
 Denoise = Callable[[Photo, float], Photo]  # the noisy photograph and its noise level on [0, 1]

@@ -26,9 +26,9 @@ def score(task: dict[str, Any]) -> dict[str, Any]:
     """Damage one photograph, restore it with one method, and measure."""
     import torch
 
-    from diffbcp_cli.config import from_mapping
-    from diffbcp_cli.metrics import psnr, ssim
-    from diffbcp_cli.restoration import open_prior, restore
+    from diffbcp_cli.jobs.session import open_prior, restore
+    from diffbcp_cli.options import from_mapping
+    from diffbcp_cli.scoring.metrics import psnr, ssim
 
     if task["one_thread"]:
         torch.set_num_threads(1)

@@ -32,9 +32,9 @@ RULES: dict[str, dict[str, Any]] = {
 
 def measure(truth: Any, recipe: str, name: str, options: dict[str, Any], iterations: int) -> dict[str, float]:
     """Restore one photograph without a prior and measure."""
-    from diffbcp_cli.config import from_mapping
-    from diffbcp_cli.metrics import psnr
-    from diffbcp_cli.restoration import restore
+    from diffbcp_cli.jobs.session import restore
+    from diffbcp_cli.options import from_mapping
+    from diffbcp_cli.scoring.metrics import psnr
 
     pixels, observed = damage(truth, recipe, 0.025, 0, name)
     cfg = from_mapping({**options, "prior": "none", "iterations": iterations, "burn_in": iterations * 2 // 5})

@@ -21,8 +21,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from diffbcp_cli.diffusion import grids, reverse
-from diffbcp_cli.weights import load_prior
+from diffbcp_cli.priors import grids, load_prior, reverse
 
 RHOS = (0.3, 0.8)
 CALLS = (1, 2, 3, 4, 5, 6, 8, 12)

@@ -40,12 +40,12 @@ def measure(method: str, share: float, rank: int, repeat: int) -> dict[str, floa
     import torch
     from paper_sweep import paper_sweep
 
-    from diffbcp_cli.bcp import random
-    from diffbcp_cli.bcp.rank import adapt
-    from diffbcp_cli.bcp.state import Hyper, initial, observe
-    from diffbcp_cli.bcp.sweep import sweep
-    from diffbcp_cli.bcp.tensorize import tensorize
-    from diffbcp_cli.config import RunConfig
+    from diffbcp_cli import random
+    from diffbcp_cli.lowrank.rank import adapt
+    from diffbcp_cli.lowrank.state import Hyper, initial, observe
+    from diffbcp_cli.lowrank.sweep import sweep
+    from diffbcp_cli.lowrank.tensorize import tensorize
+    from diffbcp_cli.options import RunConfig
 
     torch.set_num_threads(2)
     hyper, rng, cfg = Hyper(), random.generator(0), RunConfig()

@@ -11,17 +11,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import Restoration, denoise, inpaint, load_prior
     from .errors import DiffbcpError
+    from .jobs.arrays import Restoration, denoise, inpaint, load_prior
 
 __version__ = "0.1.0"
 __all__ = ["DiffbcpError", "Restoration", "__version__", "denoise", "inpaint", "load_prior"]
 
 _HOME = {
-    "inpaint": "api",
-    "denoise": "api",
-    "load_prior": "api",
-    "Restoration": "api",
+    "inpaint": "jobs.arrays",
+    "denoise": "jobs.arrays",
+    "load_prior": "jobs.arrays",
+    "Restoration": "jobs.arrays",
     "DiffbcpError": "errors",
 }
 

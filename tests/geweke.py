@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from scipy import stats
 
-from diffbcp_cli.bcp.state import State
-from diffbcp_cli.diagnostics import effective_sample_size
+from diffbcp_cli.lowrank.state import State
+from diffbcp_cli.run.diagnostics import effective_sample_size
 
 FALSE_ALARM = 1e-4  # of one whole comparison, all its quantities together
 

@@ -7,6 +7,8 @@ the same, on another the values must be close.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -24,9 +26,11 @@ import torch
 from conftest import picture
 from PIL import Image
 
+from diffbcp_cli.cli import app
+
 HOME = Path(__file__).parent / "data" / "golden"
 SHORT = "--iterations 8 --burn-in 4 --rank 6 --calls 2 --finish 3 --precision fp32 --threads 1 --seed 5"
-MANY = "--iterations 60 --burn-in 20 --rank 6 --calls 1 --finish 2 --precision fp32 --threads 1 --checkpoint-every 0.1"
+MANY = f"{SHORT} --iterations 60 --burn-in 20 --finish 2 --checkpoint-every 0.1"
 RUNS = {
     "per-entry": f"inpaint photo.png --mask entries.png {SHORT}",
     "per-pixel": f"inpaint photo.png --mask pixels.png {SHORT}",
@@ -77,9 +81,12 @@ def make_inputs(folder: Path) -> None:
     Image.fromarray(wide).save(folder / "wide-mask.png")
 
 
-def diffbcp(folder: Path, line: str) -> subprocess.Popen[bytes]:
+COMMON = ["-o", "out", "--quiet", "--device", "cpu"]
+
+
+def start(folder: Path, line: str) -> subprocess.Popen[bytes]:
     """Start the command line in a folder of inputs."""
-    words = [sys.executable, "-m", "diffbcp_cli", *line.split(), "-o", "out", "--quiet", "--device", "cpu"]
+    words = [sys.executable, "-m", "diffbcp_cli", *line.split(), *COMMON]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         words, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -96,7 +103,7 @@ def finish(process: subprocess.Popen[bytes]) -> int:
 
 def interrupt(folder: Path, line: str) -> None:
     """Start a run and press Ctrl-C when its first checkpoint is there."""
-    process = diffbcp(folder, line)
+    process = start(folder, line)
     checkpoint = folder / "out" / f"{Path(line.split()[1]).stem}.checkpoint.safetensors"
     while process.poll() is None and not checkpoint.exists():
         time.sleep(0.01)
@@ -111,7 +118,8 @@ def run(name: str, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     if name == "resumed":
         interrupt(folder, line)
         line += " --resume"
-    assert finish(diffbcp(folder, line)) == 0
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+        assert app.run([*line.split(), *COMMON]) == 0
     stem = Path(line.split()[1]).stem
     record = json.loads((folder / "out" / f"{stem}.json").read_text())
     arrays = {

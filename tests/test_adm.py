@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffbcp_cli.diffusion.adm import AdmConfig, AdmUNet
 from diffbcp_cli.errors import ModelError
+from diffbcp_cli.priors.networks.adm import AdmConfig, AdmUNet
 
 DATA = Path(__file__).parent / "data"
 SPEC = json.loads((DATA / "adm_unet_spec.json").read_text())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.bcp.algebra import contract, draw_from_precision, khatri_rao
 from diffbcp_cli.errors import NumericalError
+from diffbcp_cli.lowrank.algebra import contract, draw_from_precision, khatri_rao
 
 
 def rng(seed=0):

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diffbcp_cli import weights
-from diffbcp_cli.diffusion.mixed import MixedPrecision
-from diffbcp_cli.diffusion.natural import Natural, NaturalConfig
-from diffbcp_cli.diffusion.precondition import EDM
-from diffbcp_cli.diffusion.prior import GaussianPrior, NetworkPrior, as_masked
-from diffbcp_cli.diffusion.tiles import Fitted, Tiled, cut, noise_gain, reflected
-from diffbcp_cli.diffusion.vp import VP
+from diffbcp_cli import priors as weights
+from diffbcp_cli.priors.base import GaussianPrior, NetworkPrior, as_masked
+from diffbcp_cli.priors.mixed import MixedPrecision
+from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
+from diffbcp_cli.priors.precondition import EDM
+from diffbcp_cli.priors.sizes import Fitted, Tiled, cut, noise_gain, reflected
+from diffbcp_cli.priors.vp import VP
 
 
 @pytest.fixture(autouse=True)

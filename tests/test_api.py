@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import diffbcp_cli
-from diffbcp_cli import api, denoise, inpaint
-from diffbcp_cli.diffusion.prior import GaussianPrior
+from diffbcp_cli import denoise, inpaint
 from diffbcp_cli.errors import DiffbcpError, InputError, MaskError, UsageError
+from diffbcp_cli.jobs import arrays as api
+from diffbcp_cli.priors.base import GaussianPrior
 
 QUICK = {"prior": "none", "iterations": 6, "burn_in": 3, "rank": 3, "device": "cpu"}
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffbcp_cli.batch import inputs
-from diffbcp_cli.batch.plan import Masks, Request, make_plan
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import InputError, UsageError
+from diffbcp_cli.jobs import find as inputs
+from diffbcp_cli.jobs.plan import Masks, Request, make_plan
 
 TINY = ["--prior", "none", "--iterations", "3", "--burn-in", "1", "--rank", "4", "--quiet", "--jobs", "1"]
 
@@ -176,7 +176,7 @@ def test_a_link_out_of_the_output_folder_is_not_written_through(photos, tmp_path
 
 
 def test_what_a_killed_run_left_goes_but_not_what_a_neighbour_is_writing(tmp_path):
-    from diffbcp_cli.io.files import remove_leftovers
+    from diffbcp_cli.photos.files import remove_leftovers
 
     dead = {".a.mean.png.0123abcd.tmp", ".a.json.0123abcd.tmp", ".a.checkpoint.safetensors.0123abcd.tmp"}
     alive = {".a.b.mean.png.0123abcd.tmp", ".a.b.json.0123abcd.tmp", ".ab.json.0123abcd.tmp", "a.mean.png"}

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffbcp_cli.batch.local import run_here, run_processes
-from diffbcp_cli.batch.plan import Request, make_plan
-from diffbcp_cli.batch.run import choose_jobs, settle
-from diffbcp_cli.batch.work import Step, Task
-from diffbcp_cli.config import RunConfig
+from diffbcp_cli.jobs.plan import Request, make_plan
+from diffbcp_cli.jobs.pool import run_here, run_processes
+from diffbcp_cli.jobs.run import choose_jobs, settle
+from diffbcp_cli.jobs.work import Step, Task
+from diffbcp_cli.options import RunConfig
 
 pytestmark = pytest.mark.slow
 CFG = RunConfig(prior="none", iterations=4, burn_in=1, rank=6, threads=1)

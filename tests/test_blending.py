@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.blending import average
-from diffbcp_cli.blending import weigh as weigh_with
+from diffbcp_cli.estimators.ensemble import average
+from diffbcp_cli.estimators.ensemble import weigh as weigh_with
 
 
 def weigh(restored, truth, held, ridge=1e-4):

@@ -9,7 +9,9 @@ import pytest
 import tifffile
 from test_restore_cli import SHORT
 
-from diffbcp_cli.calibration import (
+from diffbcp_cli.cli.app import run
+from diffbcp_cli.errors import InputError
+from diffbcp_cli.estimators.calibrate import (
     Calibration,
     HeldOut,
     calibrate,
@@ -18,9 +20,7 @@ from diffbcp_cli.calibration import (
     like_missing,
     pooled,
 )
-from diffbcp_cli.cli.app import run
-from diffbcp_cli.errors import InputError
-from diffbcp_cli.io.mask_kinds import recipe
+from diffbcp_cli.photos.mask_kinds import recipe
 
 SHAPE = (96, 96, 3)
 

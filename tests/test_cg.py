@@ -10,12 +10,12 @@ import tiny
 import torch
 from scipy import stats
 
-from diffbcp_cli.bcp import cg
-from diffbcp_cli.bcp.algebra import contract, khatri_rao
-from diffbcp_cli.bcp.sweep import Coupling, sweep
-from diffbcp_cli.config import from_mapping
 from diffbcp_cli.errors import NumericalError
-from diffbcp_cli.restoration import restore
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.lowrank import solve as cg
+from diffbcp_cli.lowrank.algebra import contract, khatri_rao
+from diffbcp_cli.lowrank.sweep import Coupling, sweep
+from diffbcp_cli.options import from_mapping
 
 LEFT, RIGHT, SIZE = (4, 3), (5, 2, 3), 4
 DRAWS = 2000

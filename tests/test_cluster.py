@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffbcp_cli.batch.local import run_here
-from diffbcp_cli.batch.plan import Request, make_plan
-from diffbcp_cli.batch.work import Task
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.config import RunConfig
+from diffbcp_cli.jobs.plan import Request, make_plan
+from diffbcp_cli.jobs.pool import run_here
+from diffbcp_cli.jobs.work import Task
+from diffbcp_cli.options import RunConfig
 
 CFG = RunConfig(prior="none", iterations=60, burn_in=20, rank=12, threads=1)
 IMAGES = 8
@@ -57,7 +57,7 @@ def pictures(folder: Path) -> dict[str, bytes]:
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 def test_a_lost_node_changes_nothing_in_the_results(photos, tmp_path, cluster):
-    from diffbcp_cli.batch.cluster import run_cluster
+    from diffbcp_cli.jobs.ray import run_cluster
 
     cluster.add_node(num_cpus=1)
     doomed = cluster.add_node(num_cpus=1)

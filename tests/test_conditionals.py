@@ -15,9 +15,10 @@ import tiny
 import torch
 from scipy import stats
 
-from diffbcp_cli.bcp import conditionals, random
-from diffbcp_cli.bcp import sweep as sweeps
-from diffbcp_cli.bcp.sweep import Coupling, draw_components
+from diffbcp_cli import random
+from diffbcp_cli.lowrank import conditionals
+from diffbcp_cli.lowrank import sweep as sweeps
+from diffbcp_cli.lowrank.sweep import Coupling, draw_components
 
 HYPER = tiny.PROPER
 RANK = 4

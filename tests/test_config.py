@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffbcp_cli.config import (
+from diffbcp_cli.errors import UsageError
+from diffbcp_cli.options import (
     DURATIONS,
     EXTRAS,
     RunConfig,
@@ -21,7 +22,6 @@ from diffbcp_cli.config import (
     to_mapping,
     to_toml,
 )
-from diffbcp_cli.errors import UsageError
 
 NAMES = [field.name for field in dataclasses.fields(RunConfig)]
 WHOLE = [field.name for field in dataclasses.fields(RunConfig) if field.type == "int"]

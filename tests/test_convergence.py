@@ -11,11 +11,11 @@ import torch
 from test_restore_cli import SHORT, outputs
 from test_resume import config, damaged
 
-from diffbcp_cli.chains import Chains
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import MemoryLimitError
-from diffbcp_cli.kernel import sampler_of
-from diffbcp_cli.restoration import restore
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.run.chains import Chains
+from diffbcp_cli.run.kernel import sampler_of
 
 
 def test_chains_are_independent_and_pooled():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diffbcp_cli.coupling import CouplingRule
+from diffbcp_cli.methods.coupling import CouplingRule
 
 RULE = CouplingRule(strength=100.0, smallest=0.3, largest=10.0)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.diffusion.ddpm import DdpmConfig, DdpmUNet, modern_keys
 from diffbcp_cli.errors import ModelError
+from diffbcp_cli.priors.networks.ddpm import DdpmConfig, DdpmUNet, modern_keys
 
 diffusers = pytest.importorskip(
     "diffusers", reason="the parity tests compare with diffusers: pip install diffbcp[dev]"

@@ -9,8 +9,8 @@ import pytest
 import torch
 from scipy import signal, stats
 
-from diffbcp_cli import diagnostics
 from diffbcp_cli.errors import UsageError
+from diffbcp_cli.run import diagnostics
 
 
 def autoregressive(phi: float, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:

@@ -11,9 +11,9 @@ import pytest
 import torch
 from eval_data import make_set, needs, save, truth_picture
 
-from diffbcp_cli import perceptual
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import ModelError
+from diffbcp_cli.scoring import lpips as perceptual
 
 
 @pytest.fixture

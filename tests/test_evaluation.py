@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from eval_data import SHAPE, make_set, save, truth_picture
 
-from diffbcp_cli import evaluation, metrics
 from diffbcp_cli.errors import InputError
-from diffbcp_cli.evaluation import Failure, Results, Score, Settings
-from diffbcp_cli.io.pairs import match
-from diffbcp_cli.io.report import csv_text, markdown_text
+from diffbcp_cli.scoring import metrics
+from diffbcp_cli.scoring import score as evaluation
+from diffbcp_cli.scoring.pairs import match
+from diffbcp_cli.scoring.report import csv_text, markdown_text
+from diffbcp_cli.scoring.score import Failure, Results, Score, Settings
 
 SETTINGS = Settings(resamples=200)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from diffbcp_cli.errors import OutputError, UsageError
-from diffbcp_cli.io import files
+from diffbcp_cli.photos import files
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ from conftest import picture
 from matplotlib.cbook import get_sample_data
 from PIL import Image
 
-from diffbcp_cli.config import RunConfig
-from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.finishing import (
+from diffbcp_cli.estimators.refine import (
     RELAXATION,
     _near,
     choose,
@@ -22,7 +20,9 @@ from diffbcp_cli.finishing import (
     finish,
     finish_by,
 )
-from diffbcp_cli.restoration import restore
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.options import RunConfig
+from diffbcp_cli.priors.base import GaussianPrior
 
 
 def smooth_prior(side=16, scale=3.0):
@@ -211,7 +211,7 @@ def test_a_restoration_is_finished_unless_told_not_to():
 
 def test_the_bundled_prior_finishes_a_denoised_photograph_well():
     from diffbcp_cli import load_prior
-    from diffbcp_cli.metrics import psnr
+    from diffbcp_cli.scoring.metrics import psnr
 
     with get_sample_data("grace_hopper.jpg") as file:
         truth = np.asarray(Image.open(file).convert("RGB"), np.float32)[100:196, 180:276] / 255

@@ -16,7 +16,7 @@ from PIL import Image
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import InputError
-from diffbcp_cli.io.images import read_photo
+from diffbcp_cli.photos.photo import read_photo
 
 CASES = 300
 CODES = {0, 1, 2, 3, 4, 5, 130}

@@ -17,17 +17,18 @@ import tiny
 import torch
 from scipy import stats
 
-from diffbcp_cli.bcp import conditionals, random
-from diffbcp_cli.bcp import sweep as sweeps
-from diffbcp_cli.bcp.state import Hyper, image_of, observe
-from diffbcp_cli.bcp.sweep import Coupling, reconstruct, sweep
-from diffbcp_cli.bcp.tensorize import tensorize
-from diffbcp_cli.coupling import CouplingRule
-from diffbcp_cli.diagnostics import effective_sample_size
-from diffbcp_cli.diffusion import grids
-from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.diffusion.reverse import sample
-from diffbcp_cli.sampler import Chain, Settings, SplitGibbs
+from diffbcp_cli import random
+from diffbcp_cli.lowrank import conditionals
+from diffbcp_cli.lowrank import sweep as sweeps
+from diffbcp_cli.lowrank.state import Hyper, image_of, observe
+from diffbcp_cli.lowrank.sweep import Coupling, reconstruct, sweep
+from diffbcp_cli.lowrank.tensorize import tensorize
+from diffbcp_cli.methods.coupling import CouplingRule
+from diffbcp_cli.methods.split_gibbs import Chain, Settings, SplitGibbs
+from diffbcp_cli.priors import grids
+from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.reverse import sample
+from diffbcp_cli.run.diagnostics import effective_sample_size
 
 pytestmark = pytest.mark.statistical
 
@@ -341,7 +342,7 @@ def prior_image_from_too_noisy_a_start(prior, x, rho, **options):
 def test_a_wrong_step_is_found_out(name, bug, fine_grid, monkeypatch):
     case = StepCase(rho=0.7)
     draws, prior = case.prior(np.random.default_rng(4))
-    monkeypatch.setattr(f"diffbcp_cli.sampler.{name}", bug)
+    monkeypatch.setattr(f"diffbcp_cli.methods.split_gibbs.{name}", bug)
     assert found(case, draws, prior, 3, tiny.rng(4))
 
 

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 import torch
 
-from diffbcp_cli.bcp import grams
-from diffbcp_cli.bcp.grams import Grams, Strategy, plan
+from diffbcp_cli.lowrank import grams
+from diffbcp_cli.lowrank.grams import Grams, Strategy, plan
 
 STRATEGIES = get_args(Strategy)
 LARGE, TINY = 2**30, 1

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffbcp_cli.batch.local import run_here
-from diffbcp_cli.batch.plan import Request, make_plan
-from diffbcp_cli.batch.work import Step, Task
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.config import RunConfig
-from diffbcp_cli.io.lock import whole_folder
+from diffbcp_cli.jobs.plan import Request, make_plan
+from diffbcp_cli.jobs.pool import run_here
+from diffbcp_cli.jobs.work import Step, Task
+from diffbcp_cli.options import RunConfig
+from diffbcp_cli.photos.lock import whole_folder
 
 TINY = ["--prior", "none", "--iterations", "3", "--burn-in", "1", "--rank", "4", "--quiet", "--jobs", "1"]
 CFG = RunConfig(prior="none", iterations=3, burn_in=1, rank=4, threads=1)

@@ -16,8 +16,8 @@ import tifffile
 from PIL import Image, ImageCms
 
 from diffbcp_cli.errors import InputError, OutputError, UsageError
-from diffbcp_cli.io import images
-from diffbcp_cli.io.images import Photo, read_photo, write_photo
+from diffbcp_cli.photos import photo as images
+from diffbcp_cli.photos.photo import Photo, read_photo, write_photo
 
 SHAPE = (20, 24)
 ICC = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

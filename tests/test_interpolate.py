@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.diffusion.interpolate import interpolate
+from diffbcp_cli.priors.interpolate import interpolate
 from diffbcp_cli.training.masks import draw_mask
 
 

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from diffbcp_cli import kernel
-from diffbcp_cli.calibration import Calibration
-from diffbcp_cli.config import FAST, SIZED, RunConfig, from_mapping, to_mapping
-from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.diffusion.tiles import Fitted
 from diffbcp_cli.errors import InputError
-from diffbcp_cli.large import (
+from diffbcp_cli.estimators.calibrate import Calibration
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.options import FAST, SIZED, RunConfig, from_mapping, to_mapping
+from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.sizes import Fitted
+from diffbcp_cli.run import kernel
+from diffbcp_cli.run.large import (
     LARGE_PATCH,
     LARGE_RESHAPE,
     Blend,
@@ -29,8 +30,7 @@ from diffbcp_cli.large import (
     windows_need,
     working_set,
 )
-from diffbcp_cli.outcome import Control
-from diffbcp_cli.restoration import restore
+from diffbcp_cli.run.outcome import Control
 
 SHORT = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, window=64)
 

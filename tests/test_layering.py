@@ -12,54 +12,17 @@ import pytest
 import diffbcp_cli
 
 ROOT = Path(diffbcp_cli.__file__).parent
-LAYERS = [
-    "errors",
-    "devices",
-    "config",
-    "bcp",
-    "diffusion",
-    "coupling",
-    "sampler",
-    "summary",
-    "diagnostics",
-    "chains",
-    "convergence",
-    "calibration",
-    "blending",
-    "parts",
-    "finishing",
-    "noise_level",
-    "outcome",
-    "spread",
-    "weights",
-    "io",
-    "perceptual",
-    "metrics",
-    "evaluation",
-    "training",
-    "model_folder",
-    "large",
-    "windowed",
-    "kernel",
-    "completion",
-    "budget",
-    "restoration",
-    "pipeline",
-    "batch",
-    "api",
-    "cli",
+LEVELS = [
+    ("errors", "devices", "units", "random", "tree", "watch", "options", "problem"),
+    ("operators", "priors", "lowrank"),
+    ("methods",),
+    ("run", "photos"),
+    ("estimators",),
+    ("jobs", "scoring", "training"),
+    ("cli", "web"),
 ]
-NUMERICS = [
-    "bcp",
-    "diffusion",
-    "coupling",
-    "sampler",
-    "summary",
-    "diagnostics",
-    "chains",
-    "convergence",
-    "calibration",
-]
+LAYERS = [name for level in LEVELS for name in level]
+NUMERICS = ["random", "units", "operators", "lowrank", "methods", "run", "estimators"]
 FILES = sorted(ROOT.rglob("*.py"))
 
 

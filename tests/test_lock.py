@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from diffbcp_cli.errors import UsageError
-from diffbcp_cli.io.lock import FOLDER_LOCK, part_of_folder, whole_folder
+from diffbcp_cli.photos.lock import FOLDER_LOCK, part_of_folder, whole_folder
 
 
 def test_a_folder_has_one_owner_and_leaves_no_file(tmp_path):

@@ -11,9 +11,9 @@ from PIL import Image
 
 from diffbcp_cli.cli import mask as mask_cli
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.io import mask_kinds
-from diffbcp_cli.io.images import read_photo
-from diffbcp_cli.io.masks import read_mask
+from diffbcp_cli.photos import mask_kinds
+from diffbcp_cli.photos.masks import read_mask
+from diffbcp_cli.photos.photo import read_photo
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from diffbcp_cli.errors import InputError, MaskError, UsageError
-from diffbcp_cli.io import damage, mask_kinds, masks
-from diffbcp_cli.io.images import Photo, read_photo, write_photo
-from diffbcp_cli.io.masks import looks_inverted, read_mask, write_mask
+from diffbcp_cli.photos import damage, mask_kinds, masks
+from diffbcp_cli.photos.masks import looks_inverted, read_mask, write_mask
+from diffbcp_cli.photos.photo import Photo, read_photo, write_photo
 
 H, W = 48, 64
 

@@ -15,8 +15,9 @@ import torch
 from eval_data import needs
 from scipy import stats
 
-from diffbcp_cli import metrics, perceptual
 from diffbcp_cli.errors import InputError, ModelError
+from diffbcp_cli.scoring import lpips as perceptual
+from diffbcp_cli.scoring import metrics
 
 PAIRS = range(10)
 

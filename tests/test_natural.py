@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.diffusion.natural import Natural, NaturalConfig, ResidualBlock
+from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig, ResidualBlock
 
 SMALL = NaturalConfig(channels=(8, 12), blocks=(1, 2), embedding_channels=8)
 

@@ -9,9 +9,9 @@ from matplotlib.cbook import get_sample_data
 from PIL import Image
 from test_finishing import config, draw, smooth_prior
 
-from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.noise_level import LOWEST, most_likely_noise
-from diffbcp_cli.restoration import restore
+from diffbcp_cli.estimators.noise import LOWEST, most_likely_noise
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.priors.base import GaussianPrior
 
 
 def best_of_the_density(prior, values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.parts import parts_share, parts_with
+from diffbcp_cli.estimators.parts import parts_share, parts_with
 
 
 def everywhere(*shape):

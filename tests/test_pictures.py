@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diffbcp_cli.io import pictures
+from diffbcp_cli.photos import pictures
 
 
 def opened(png: bytes) -> np.ndarray:
@@ -119,7 +119,7 @@ def test_pictures_are_deterministic() -> None:
 
 PEAK = """
 import resource, numpy as np
-from diffbcp_cli.io import pictures
+from diffbcp_cli.photos import pictures
 pictures.heat_map(np.zeros((64, 64), np.float32))  # matplotlib is there
 std = np.random.default_rng(0).random((2048, 2048, 3), np.float32)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

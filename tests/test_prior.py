@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.diffusion.natural import Natural, NaturalConfig
-from diffbcp_cli.diffusion.precondition import EDM
-from diffbcp_cli.diffusion.prior import GaussianPrior, NetworkPrior, pad_to_multiple
-from diffbcp_cli.diffusion.reverse import sample
+from diffbcp_cli.priors.base import GaussianPrior, NetworkPrior, pad_to_multiple
+from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
+from diffbcp_cli.priors.precondition import EDM
+from diffbcp_cli.priors.reverse import sample
 
 
 class ScaledIdentity(torch.nn.Module):

@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy import stats
 
-from diffbcp_cli.bcp import random
+from diffbcp_cli import random
 
 COUNT = 20_000
 LEVEL = 1e-5

@@ -10,8 +10,8 @@ import tiny
 import torch
 from scipy import stats
 
-from diffbcp_cli.bcp import rank
-from diffbcp_cli.bcp.sweep import reconstruct, sweep
+from diffbcp_cli.lowrank import rank
+from diffbcp_cli.lowrank.sweep import reconstruct, sweep
 
 LAYOUT = ((2, 3), (7,))
 RANK = 5

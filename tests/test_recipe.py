@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from diffbcp_cli.batch.estimate import NeededPrior, memory, seconds
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.config import RunConfig, from_mapping, parse_size, read_recipe, to_mapping
 from diffbcp_cli.errors import UsageError
+from diffbcp_cli.jobs.estimate import NeededPrior, memory, seconds
+from diffbcp_cli.options import RunConfig, from_mapping, parse_size, read_recipe, to_mapping
 
 SHORT = ["--prior", "none", "--iterations", "4", "--burn-in", "1", "--rank", "5", "--quiet"]
 
@@ -136,8 +136,8 @@ def test_a_budget_too_small_to_work_in_is_refused():
 
 
 def test_the_default_budget_leaves_the_sampler_as_it_was():
-    from diffbcp_cli.bcp.sweep import MEMORY_BUDGET
-    from diffbcp_cli.kernel import settings_of
+    from diffbcp_cli.lowrank.sweep import MEMORY_BUDGET
+    from diffbcp_cli.run.kernel import settings_of
 
     assert settings_of(RunConfig()).budget == MEMORY_BUDGET
     assert settings_of(from_mapping({"memory-budget": "1GiB"})).budget == MEMORY_BUDGET // 4

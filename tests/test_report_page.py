@@ -15,8 +15,8 @@ import pytest
 from eval_data import absent, levels, truth_picture
 from PIL import Image
 
-from diffbcp_cli.io.report import View, page, side_for
-from diffbcp_cli.io.report.charts import nice_ticks
+from diffbcp_cli.scoring.report import View, page, side_for
+from diffbcp_cli.scoring.report.charts import nice_ticks
 
 SHAPE = (48, 64, 3)
 NAMES = ("alley", "bridge", "<b>&'\"</script>")

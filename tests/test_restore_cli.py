@@ -12,7 +12,7 @@ from conftest import picture
 from PIL import Image, ImageCms
 
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.io.images import read_photo
+from diffbcp_cli.photos.photo import read_photo
 
 SHORT = ["--prior", "none", "--iterations", "6", "--burn-in", "3", "--rank", "6", "--quiet"]
 
@@ -122,7 +122,7 @@ def test_sixteen_bit_rgba_with_a_profile_keeps_depth_alpha_and_profile(tmp_path)
     pixels = (picture(33, 50) * 65535).astype(np.uint16)
     alpha = np.full((33, 50, 1), 40000, np.uint16)
     cv2.imwrite(str(path), np.concatenate([pixels[..., ::-1], alpha], -1))
-    from diffbcp_cli.io.images import write_photo
+    from diffbcp_cli.photos.photo import write_photo
 
     plain = read_photo(path)
     import dataclasses
@@ -302,7 +302,7 @@ def test_an_inverted_looking_mask_is_warned_about(photo, tmp_path, capsys):
 
 
 def test_an_interrupted_run_saves_what_it_has_and_says_so(photo, tmp_path, monkeypatch):
-    from diffbcp_cli import sampler
+    from diffbcp_cli.methods import split_gibbs as sampler
 
     real = sampler.SplitGibbs.step
 

@@ -20,11 +20,11 @@ from safetensors.torch import load_file, save_file
 from test_restore_cli import outputs
 
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.config import RunConfig
-from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.io import checkpoints
-from diffbcp_cli.outcome import Control
-from diffbcp_cli.restoration import restore
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.options import RunConfig
+from diffbcp_cli.photos import checkpoints
+from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.run.outcome import Control
 
 NAMES = ("photo.mean.png", "photo.std.tiff", "photo.samples.npz")
 OPTIONS = ["--prior", "none", "--iterations", "12", "--burn-in", "5", "--rank", "6", "--save", "samples"]
@@ -144,7 +144,7 @@ def arguments(photo, mask, out, *more):
 
 def interrupt(photo, mask, out, monkeypatch, after=6):
     """Run and press Ctrl-C, through the real signal, once some iterations are done."""
-    from diffbcp_cli import chains
+    from diffbcp_cli.run import chains
 
     step, count = chains.Chains._step, iter(range(after))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.diffusion import grids, reverse
-from diffbcp_cli.diffusion.prior import GaussianPrior
 from diffbcp_cli.errors import UsageError
+from diffbcp_cli.priors import grids, reverse
+from diffbcp_cli.priors.base import GaussianPrior
 
 RHO = 0.5
 VARIANCES = torch.tensor([0.01, 0.1, 0.25, 1.0, 4.0], dtype=torch.float64)

@@ -11,16 +11,16 @@ import pytest
 import tiny
 import torch
 
-from diffbcp_cli.bcp import rank
-from diffbcp_cli.bcp.state import observe
-from diffbcp_cli.bcp.tensorize import tensorize
-from diffbcp_cli.config import RunConfig
-from diffbcp_cli.coupling import CouplingRule
-from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.kernel import seed_of, settings_of
-from diffbcp_cli.outcome import Control
-from diffbcp_cli.restoration import restore
-from diffbcp_cli.sampler import Settings, SplitGibbs, make_generator
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.lowrank import rank
+from diffbcp_cli.lowrank.state import observe
+from diffbcp_cli.lowrank.tensorize import tensorize
+from diffbcp_cli.methods.coupling import CouplingRule
+from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, make_generator
+from diffbcp_cli.options import RunConfig
+from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.run.kernel import seed_of, settings_of
+from diffbcp_cli.run.outcome import Control
 
 SIZE = (3, 17, 20)
 SETTINGS = Settings(

@@ -10,9 +10,9 @@ import torch
 from test_finishing import config
 from test_noise_level import photograph
 
-from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.restoration import restore
-from diffbcp_cli.spread import LITTLE, USUAL, draw_pictures, smooth_std
+from diffbcp_cli.estimators.uncertainty import LITTLE, USUAL, draw_pictures, smooth_std
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.priors.base import GaussianPrior
 
 
 @pytest.mark.statistical

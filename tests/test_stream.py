@@ -8,18 +8,12 @@ import pytest
 import tiny
 import torch
 
-from diffbcp_cli.bcp.state import Hyper, image_of, observe
-from diffbcp_cli.bcp.stream import (
-    ImageCoupling,
-    fold,
-    observe_in_chunks,
-    observe_some,
-    sweep_in_chunks,
-)
-from diffbcp_cli.bcp.sweep import Coupling, reconstruct, sweep
-from diffbcp_cli.bcp.tensorize import Patches, SomePatches
-from diffbcp_cli.diffusion.prior import GaussianPrior
-from diffbcp_cli.sampler import Settings, SplitGibbs, learn_atoms
+from diffbcp_cli.lowrank.state import Hyper, image_of, observe
+from diffbcp_cli.lowrank.stream import ImageCoupling, fold, observe_in_chunks, observe_some, sweep_in_chunks
+from diffbcp_cli.lowrank.sweep import Coupling, reconstruct, sweep
+from diffbcp_cli.lowrank.tensorize import Patches, SomePatches
+from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, learn_atoms
+from diffbcp_cli.priors.base import GaussianPrior
 
 SIZE = (3, 45, 38)
 SHAPE = Patches(*SIZE, patch=8, stride=4)

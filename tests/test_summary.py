@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from diffbcp_cli.summary import NORMAL_90, Moments
+from diffbcp_cli.run.moments import NORMAL_90, Moments
 
 
 def added(values):

@@ -10,10 +10,10 @@ import pytest
 import tiny
 import torch
 
-from diffbcp_cli.bcp import sweep as sweeps
-from diffbcp_cli.bcp.grams import Strategy
-from diffbcp_cli.bcp.sweep import Coupling, reconstruct, sweep
 from diffbcp_cli.errors import NumericalError
+from diffbcp_cli.lowrank import sweep as sweeps
+from diffbcp_cli.lowrank.grams import Strategy
+from diffbcp_cli.lowrank.sweep import Coupling, reconstruct, sweep
 
 LAYOUTS = {"patch": ((3, 4, 4), (20,)), "reshape": ((4, 5), (5, 4, 3))}
 RANK = 6

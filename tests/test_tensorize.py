@@ -9,8 +9,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from diffbcp_cli.bcp.algebra import khatri_rao
-from diffbcp_cli.bcp.tensorize import (
+from diffbcp_cli.lowrank.algebra import khatri_rao
+from diffbcp_cli.lowrank.tensorize import (
     Patches,
     Reshape,
     balanced_factors,

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from diffbcp_cli.errors import OutputError
-from diffbcp_cli.io import tensors
-from diffbcp_cli.io.tensors import write_tensors
+from diffbcp_cli.photos import tensors
+from diffbcp_cli.photos.tensors import write_tensors
 
 # a limit of the system for the size of a file stands for a full disk
 LIMITED = """

@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 
 from diffbcp_cli import training
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.diffusion.natural import NaturalConfig
 from diffbcp_cli.errors import InputError, UsageError
-from diffbcp_cli.model_folder import write_model_folder
+from diffbcp_cli.priors.networks.natural import NaturalConfig
 from diffbcp_cli.training import Plan, TrainSettings
+from diffbcp_cli.training.folder import write_model_folder
 
 SMALL = TrainSettings(
     network=NaturalConfig(channels=(8, 12), blocks=(1, 1), embedding_channels=8),

@@ -15,13 +15,13 @@ import torch
 from hub_server import COMMIT, HubServer, Repo
 from safetensors.torch import save_file
 
-from diffbcp_cli import weights
+from diffbcp_cli import priors as weights
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.diffusion.adm import AdmConfig, AdmUNet
-from diffbcp_cli.diffusion.natural import Natural, NaturalConfig
-from diffbcp_cli.diffusion.precondition import EDM
-from diffbcp_cli.diffusion.vp import VP
 from diffbcp_cli.errors import ModelError, UsageError
+from diffbcp_cli.priors.networks.adm import AdmConfig, AdmUNet
+from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
+from diffbcp_cli.priors.precondition import EDM
+from diffbcp_cli.priors.vp import VP
 
 ADM = {
     "architecture": "adm",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from diffbcp_cli.bcp.grams import plan
-from diffbcp_cli.bcp.state import Hyper, State, observe
+from diffbcp_cli.lowrank.grams import plan
+from diffbcp_cli.lowrank.state import Hyper, State, observe
 
 PROPER = Hyper(tau_shape=6.0, tau_rate=5.0, slab_shape=5.0, slab_rate=4.0, spike_var=0.05, stick=5.0)
 

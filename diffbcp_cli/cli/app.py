@@ -15,8 +15,8 @@ from .. import __version__
 from ..errors import DiffbcpError
 from . import mask, models, render
 from .doctor import doctor
-from .eval import evaluate
 from .restore import denoise, inpaint
+from .score import evaluate
 from .train import train
 
 app = typer.Typer(

@@ -86,7 +86,7 @@ def _memory() -> dict[str, Any]:
 def _cache() -> dict[str, Any]:
     from huggingface_hub import constants
 
-    from ..weights import models_folder
+    from ..priors import models_folder
 
     cache = Path(constants.HF_HUB_CACHE)
     present = next(folder for folder in (cache, *cache.parents) if folder.exists())

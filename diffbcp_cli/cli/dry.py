@@ -8,14 +8,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ..config import RunConfig
+from ..options import RunConfig
 from . import render
 from .options import Common
 
 if TYPE_CHECKING:
-    from ..batch.estimate import Look, NeededPrior
-    from ..batch.plan import Request
-    from ..pipeline import Job
+    from ..jobs.estimate import Look, NeededPrior
+    from ..jobs.one import Job
+    from ..jobs.plan import Request
 
 MAX_ROWS = 60
 
@@ -25,9 +25,9 @@ def show_plan(work: list[Job] | Request, cfg: RunConfig, common: Common) -> None
 
     work: a single photograph's job, whose failure is the command's own, or a request for many.
     """
-    from ..batch import estimate, run
-    from ..batch.plan import make_plan
-    from ..pipeline import is_finished
+    from ..jobs import estimate, run
+    from ..jobs.one import is_finished
+    from ..jobs.plan import make_plan
 
     prior = estimate.needed_prior(cfg)
     if isinstance(work, list):

@@ -12,16 +12,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from ..config import RunConfig
 from ..errors import DiffbcpError
+from ..options import RunConfig
 from . import render
 from .interrupt import stopping
 from .models import announce
 from .options import Common
 
 if TYPE_CHECKING:
-    from ..batch.plan import Plan, Request
-    from ..batch.work import Report, Step
+    from ..jobs.plan import Plan, Request
+    from ..jobs.work import Report, Step
 
 MAX_ROWS = 40
 _COLOURS = {
@@ -35,9 +35,9 @@ _COLOURS = {
 
 def run_many(request: Request, cfg: RunConfig, common: Common) -> None:
     """Restore every photograph of the request; exit with 1 if some failed, 130 after an interruption."""
-    from ..batch import run, summary
-    from ..batch.plan import make_plan
-    from ..io import files
+    from ..jobs import run, summary
+    from ..jobs.plan import make_plan
+    from ..photos import files
 
     cfg = run.settle(cfg)
     plan = make_plan(request)
@@ -78,14 +78,14 @@ def _total(plan: Plan) -> int:
 
 def _fetch_prior(cfg: RunConfig, quiet: bool) -> None:
     """Have the prior's files here before any worker asks for them."""
-    from .. import weights
+    from .. import priors as weights
 
     if cfg.prior != "none":
         weights.fetch(weights.find(cfg.prior), announce=None if quiet else announce, bars=not quiet)
 
 
 def _lock(request: Request, common: Common) -> AbstractContextManager[None]:
-    from ..io import lock
+    from ..photos import lock
 
     waiting = render.waiting if common.wait else None
     if request.shard is None:
@@ -95,7 +95,7 @@ def _lock(request: Request, common: Common) -> AbstractContextManager[None]:
 
 def _save_summary(request: Request, document: dict[str, Any]) -> None:
     """Write the summary; a disk that filled up has been reported, and must not hide the rest."""
-    from ..batch import summary
+    from ..jobs import summary
 
     try:
         summary.save(request.out, document)

@@ -13,8 +13,8 @@ from ..errors import MaskError, UsageError
 from . import render
 
 if TYPE_CHECKING:
-    from ..io.images import Photo
-    from ..io.masks import Bools
+    from ..photos.masks import Bools
+    from ..photos.photo import Photo
 
 app = typer.Typer(help="Make masks, simulate damage, and look at both.", no_args_is_help=True)
 
@@ -93,7 +93,8 @@ def make(
     _one_of(("--like", like), ("--size", size))
     import numpy as np
 
-    from ..io import images, mask_kinds, masks
+    from ..photos import mask_kinds, masks
+    from ..photos import photo as images
 
     shape = images.read_photo(like).pixels.shape if like is not None else (*_parse_size(str(size)), 3)
     _prepare(out, like)
@@ -135,7 +136,8 @@ def apply(
         raise UsageError("there is no damage to do", hint="give --mask mask.png, --noise 0.025, or both")
     import numpy as np
 
-    from ..io import damage, images, masks
+    from ..photos import damage, masks
+    from ..photos import photo as images
 
     source = _read(photo, quiet=quiet)
     suffix = images.check_suffix(out)
@@ -172,7 +174,7 @@ def from_photo(
     _one_of(("--alpha", alpha or None), ("--nan", nan or None), ("--color", color))
     if tolerance and color is None:
         raise UsageError("--tolerance is for --color only", hint="leave it out")
-    from ..io import damage, masks
+    from ..photos import damage, masks
 
     source = _read(photo, quiet=quiet)
     if alpha:
@@ -208,7 +210,7 @@ def show(
     """Draw what will be filled over PHOTO."""
     if out.suffix.lower() != ".png":
         raise UsageError(f"the overlay cannot be written to {out}", hint="name it .png")
-    from ..io import files, masks, pictures
+    from ..photos import files, masks, pictures
 
     source = _read(photo, quiet=quiet)
     _prepare(out, photo, mask)
@@ -221,7 +223,7 @@ def show(
 
 
 def _read(path: Path, *, quiet: bool) -> Photo:
-    from ..io import images
+    from ..photos import photo as images
 
     photo = images.read_photo(path)
     if not quiet:
@@ -231,7 +233,7 @@ def _read(path: Path, *, quiet: bool) -> Photo:
 
 
 def _report(out: Path, observed: Bools, facts: dict[str, Any], *, json: bool, quiet: bool) -> None:
-    from ..io import masks
+    from ..photos import masks
 
     if not quiet and not observed.all():
         render.note(f"mask: {masks.describe(observed)}")
@@ -267,7 +269,7 @@ def _parse_size(text: str) -> tuple[int, int]:
 
 def _prepare(out: Path, *sources: Path | str | None) -> None:
     """See that `out` can be written and is none of the files that it is made from."""
-    from ..io import files
+    from ..photos import files
 
     for source in sources:
         if source is not None and out.exists() and Path(source).exists() and out.samefile(source):

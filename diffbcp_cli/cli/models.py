@@ -11,7 +11,7 @@ from ..errors import ModelError
 from . import render
 
 if TYPE_CHECKING:
-    from ..weights import Download, Files, Source
+    from ..priors import Download, Files, Source
 
 app = typer.Typer(help="List, download and check priors.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar."
 @app.command("list")
 def list_priors(json: JsonOpt = False) -> None:
     """List the priors that have a name."""
-    from .. import weights
+    from .. import priors as weights
 
     rows = [describe(source) for source in weights.registry().values()]
     if json:
@@ -44,7 +44,7 @@ def list_priors(json: JsonOpt = False) -> None:
 @app.command()
 def pull(name: NameArg, json: JsonOpt = False, force: ForceOpt = False, quiet: QuietOpt = False) -> None:
     """Download a prior into the cache, check it, and print where it is."""
-    from .. import weights
+    from .. import priors as weights
 
     source = weights.find(name)
     files = weights.fetch(source, announce=announce, bars=not quiet, refresh=True, force=force)
@@ -58,7 +58,7 @@ def pull(name: NameArg, json: JsonOpt = False, force: ForceOpt = False, quiet: Q
 @app.command()
 def info(name: NameArg, json: JsonOpt = False) -> None:
     """Say what is known about a prior."""
-    from .. import weights
+    from .. import priors as weights
 
     facts = describe(weights.find(name))
     if json:
@@ -76,7 +76,7 @@ def info(name: NameArg, json: JsonOpt = False) -> None:
 @app.command()
 def verify(name: NameArg, json: JsonOpt = False) -> None:
     """Check a prior that is here: its hash, and that every weight fits its network."""
-    from .. import weights
+    from .. import priors as weights
 
     files = weights.fetch(weights.find(name), download=False)
     identity = weights.identify(files)
@@ -90,7 +90,7 @@ def verify(name: NameArg, json: JsonOpt = False) -> None:
 @app.command()
 def path(name: NameArg) -> None:
     """Print where the weights of a prior are, for scripts."""
-    from .. import weights
+    from .. import priors as weights
 
     render.path(weights.fetch(weights.find(name), download=False).weights)
 
@@ -127,7 +127,7 @@ def describe(source: Source) -> dict[str, Any]:
 
 
 def _here(source: Source) -> Files | None:
-    from .. import weights
+    from .. import priors as weights
 
     try:
         return weights.fetch(source, download=False)

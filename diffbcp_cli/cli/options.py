@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..config import FAST, Recipe, RunConfig, Tensorize, Weights, from_mapping, parse_size, read_recipe
+from ..options import FAST, Recipe, RunConfig, Tensorize, Weights, from_mapping, parse_size, read_recipe
 
 _MODEL, _RUN, _PRIOR, _MANY = "Tensor model", "Run", "Prior", "Many photographs"
 

@@ -19,7 +19,7 @@ from rich.table import Table
 from ..errors import DiffbcpError
 
 if TYPE_CHECKING:
-    from ..sampler import Draw
+    from ..methods.split_gibbs import Draw
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..config import Recipe, RunConfig, to_toml
 from ..errors import UsageError
+from ..options import Recipe, RunConfig, to_toml
 from . import render
 from .interrupt import stopping
 from .models import announce
 from .options import Common, run_config, with_run_options
 
 if TYPE_CHECKING:
-    from ..batch.plan import Request
-    from ..io.masks import Polarity
-    from ..pipeline import Job, Saved
+    from ..jobs.one import Job, Saved
+    from ..jobs.plan import Request
+    from ..photos.masks import Polarity
 
     MaskChoice = tuple[Path | str | None, Polarity]
 
@@ -103,7 +103,7 @@ def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Calla
     if common.print_config:
         sys.stdout.write(to_toml(recipe.config))
         return
-    from ..batch import inputs
+    from ..jobs import find as inputs
 
     mask, polarity = choose()
     request = _request(common, photos or _photo_of(recipe), mask, polarity)
@@ -123,8 +123,8 @@ def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Calla
 
 
 def _request(common: Common, named: list[str], mask: Path | str | None, polarity: Polarity) -> Request:
-    from ..batch import inputs
-    from ..batch.plan import Request
+    from ..jobs import find as inputs
+    from ..jobs.plan import Request
 
     return Request(
         inputs=tuple(named),
@@ -147,7 +147,7 @@ def _photo_of(recipe: Recipe) -> list[str]:
 
 
 def _listed(common: Common) -> list[str]:
-    from ..batch import inputs
+    from ..jobs import find as inputs
 
     return inputs.read_list(sys.stdin.buffer.read(), null=common.null)
 
@@ -160,7 +160,7 @@ def _check_device(cfg: RunConfig) -> None:
 
 def _job(request: Request, recipe: Recipe) -> Job:
     """The single photograph's job; a record that is given back also gives the name, which fixes the draws."""
-    from ..pipeline import Job, target_of
+    from ..jobs.one import Job, target_of
 
     photo = Path(request.inputs[0])
     name = recipe.record.get("name")
@@ -176,11 +176,11 @@ def _job(request: Request, recipe: Recipe) -> Job:
 
 def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
     """Restore one photograph, show how it goes, and print what was written."""
-    from .. import pipeline
     from ..devices import use_threads
-    from ..io import lock
-    from ..outcome import Control
-    from ..restoration import open_prior
+    from ..jobs import one as pipeline
+    from ..jobs.session import open_prior
+    from ..photos import lock
+    from ..run.outcome import Control
 
     job, quiet = _job(request, recipe), common.quiet
     if pipeline.is_finished(job.target) and not common.overwrite:

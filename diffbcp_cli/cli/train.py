@@ -62,8 +62,9 @@ def train(
     mask_share: MaskOpt = 0.5,
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
-    from .. import devices, model_folder, training  # heavy: torch
-    from ..weights import load_prior
+    from .. import devices, training
+    from ..priors import load_prior
+    from ..training import folder as model_folder
 
     if precision == "auto":
         precision = "bf16" if devices.processor_has_bf16() else "fp32"

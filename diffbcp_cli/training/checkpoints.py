@@ -13,9 +13,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ..diffusion.natural import NaturalConfig
 from ..errors import InputError, UsageError
-from ..io.tensors import write_tensors
+from ..photos.tensors import write_tensors
+from ..priors.networks.natural import NaturalConfig
 from .photos import Photos
 from .settings import Plan, TrainSettings
 from .state import TrainState, fresh_state

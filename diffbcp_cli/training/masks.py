@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from ..io.mask_kinds import Per, make
+from ..photos.mask_kinds import Per, make
 
 # kind, share of the masks, least and most that is missing; uniform ones by the log of what is left
 _KINDS = (

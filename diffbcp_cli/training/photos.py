@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Generator, Tensor
 
-from ..diffusion.interpolate import interpolate
 from ..errors import InputError
-from ..io.images import read_photo
+from ..photos.photo import read_photo
+from ..priors.interpolate import interpolate
 from .masks import draw_mask
 from .settings import TrainSettings
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..diffusion.natural import NaturalConfig
 from ..errors import UsageError
+from ..priors.networks.natural import NaturalConfig
 
 PRECISIONS = ("fp32", "bf16")
 

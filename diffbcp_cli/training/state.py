@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Generator, Tensor
 
-from ..diffusion.natural import Natural
 from ..errors import UsageError
+from ..priors.networks.natural import Natural
 from .muon import Muon
 from .settings import TrainSettings
 

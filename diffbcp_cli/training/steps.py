@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..diffusion.mixed import MixedPrecision
-from ..diffusion.precondition import EDM
+from ..priors.mixed import MixedPrecision
+from ..priors.precondition import EDM
 from .photos import Pixels, draw_batch
 from .settings import TrainSettings
 from .state import TrainState

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from ..diffusion.interpolate import interpolate
-from ..diffusion.natural import Natural
-from ..diffusion.precondition import EDM
+from ..priors.interpolate import interpolate
+from ..priors.networks.natural import Natural
+from ..priors.precondition import EDM
 from .photos import Pixels
 
 VALIDATION_LEVELS = (15, 25, 50, 75)

@@ -1,0 +1,312 @@
+"""`diffbcp eval`: measure results against the truth, check their uncertainty, and show both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ..errors import InputError, ModelError, UsageError
+from . import render
+
+if TYPE_CHECKING:
+    from ..priors import Download
+    from ..scoring.lpips import Feed, LpipsNetwork
+    from ..scoring.report import Column
+    from ..scoring.score import Results, Settings
+
+MAX_ROWS = 60
+
+
+class LpipsChoice(StrEnum):
+    """Which LPIPS to compute."""
+
+    AUTO = "auto"
+    STANDARD = "standard"
+    PAPER = "paper"
+    NONE = "none"
+
+
+class PolarityChoice(StrEnum):
+    """What white means in a mask picture."""
+
+    WHITE_FILLS = "white-fills"
+    WHITE_KEEPS = "white-keeps"
+
+
+PathsArg = Annotated[
+    list[Path], typer.Argument(help="RESULTS TRUTH, two files or two folders; with --truth, results only.")
+]
+TruthOpt = Annotated[Path | None, typer.Option(help="The truth, to compare several folders of results.")]
+MaskOpt = Annotated[
+    Path | None,
+    typer.Option(help="Score the filled and the observed region too: one mask, a folder of them, or alpha."),
+]
+PolarityOpt = Annotated[PolarityChoice, typer.Option(help="What white means in a mask picture.")]
+LpipsOpt = Annotated[
+    LpipsChoice,
+    typer.Option(
+        help="standard feeds [-1, 1], paper [0, 1]; both fetch 553 MB once. auto: standard if already there."
+    ),
+]
+TrunkOpt = Annotated[
+    Path | None, typer.Option("--lpips-trunk", help="A VGG16 safetensors file to use instead of the Hub's.")
+]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+CsvOpt = Annotated[Path | None, typer.Option(help="Write one row per image to this file.")]
+MarkdownOpt = Annotated[Path | None, typer.Option(help="Write the tables as Markdown to this file.")]
+HtmlOpt = Annotated[Path | None, typer.Option(help="Write a page to look at, complete in one file.")]
+PicturesOpt = Annotated[
+    int, typer.Option("--html-images", min=0, help="At most so many images in the page, worst to best.")
+]
+SeedOpt = Annotated[int, typer.Option(min=0, help="Of the bootstrap intervals.")]
+QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
+
+
+def evaluate(
+    paths: PathsArg,
+    truth: TruthOpt = None,
+    mask: MaskOpt = None,
+    mask_polarity: PolarityOpt = PolarityChoice.WHITE_FILLS,
+    lpips: LpipsOpt = LpipsChoice.AUTO,
+    lpips_trunk: TrunkOpt = None,
+    as_json: JsonOpt = False,
+    csv: CsvOpt = None,
+    markdown: MarkdownOpt = None,
+    html: HtmlOpt = None,
+    html_images: PicturesOpt = 24,
+    seed: SeedOpt = 0,
+    quiet: QuietOpt = False,
+) -> None:
+    """Measure results against the truth: fidelity, and whether the uncertainty can be believed."""
+    from ..scoring import score as evaluation  # heavy: torch
+
+    folders, truth = _results_and_truth(paths, truth)
+    network, not_computed = _lpips_network(lpips, lpips_trunk, quiet=quiet)
+    feed: Feed = "paper" if lpips is LpipsChoice.PAPER else "standard"
+    settings = evaluation.Settings(
+        lpips=feed if network is not None else None, mask_polarity=mask_polarity.value, seed=seed
+    )
+    sets = _score(folders, truth, mask, settings, network, quiet=quiet)
+    document = evaluation.document(sets, settings, not_computed)
+    _write(
+        document, sets, settings, csv=csv, markdown=markdown, html=html, html_images=html_images, quiet=quiet
+    )
+    if as_json:
+        render.as_json(document)
+    else:
+        _show(document)
+    if any(found.failures for found in sets.values()):
+        raise typer.Exit(1)
+
+
+def _results_and_truth(paths: list[Path], truth: Path | None) -> tuple[list[Path], Path]:
+    if truth is not None:
+        return paths, truth
+    if len(paths) != 2:
+        raise UsageError(
+            f"{len(paths)} path{'s' if len(paths) != 1 else ''} given, RESULTS and TRUTH are needed",
+            hint="diffbcp eval out/ truth/, or several: diffbcp eval a/ b/ --truth truth/",
+        )
+    return paths[:1], paths[1]
+
+
+def _lpips_network(
+    choice: LpipsChoice, trunk: Path | None, *, quiet: bool
+) -> tuple[LpipsNetwork | None, dict[str, str]]:
+    """The network if it is wanted and to be had, and why it is not otherwise. Asked for by name, it must."""
+    from ..scoring.lpips import load_lpips
+
+    if choice is LpipsChoice.NONE:
+        return None, {"lpips": "not asked for: --lpips none"}
+    by_name = choice is not LpipsChoice.AUTO or trunk is not None
+
+    def announce(download: Download) -> None:
+        size = f"{download.size / 1e6:.0f} MB, " if download.size else ""
+        render.note(f"LPIPS: downloading its VGG16 trunk from {download.source.repo} ({size}once)")
+
+    try:
+        network = load_lpips(
+            trunk_file=trunk, download=by_name, announce=None if quiet else announce, bars=not quiet
+        )
+        return network, {}
+    except ModelError as error:
+        if by_name:
+            raise
+        reason = f"{error.message}; {error.hint}" if error.hint else error.message
+        if not quiet:
+            render.warn(f"LPIPS was not computed: {reason}")
+        return None, {"lpips": reason}
+
+
+def _score(
+    folders: list[Path],
+    truth: Path,
+    mask: Path | None,
+    settings: Settings,
+    network: LpipsNetwork | None,
+    *,
+    quiet: bool,
+) -> dict[str, Results]:
+    """Score all sets and report the pairs that failed; a set in which nothing could be scored is an error."""
+    from ..scoring import score as evaluation
+    from ..scoring.pairs import match
+
+    matched = {name: match(folder, truth, mask=mask) for name, folder in _named(folders).items()}
+    sets = {}
+    with _progress(sum(len(found.pairs) for found in matched.values()), quiet=quiet) as progress:
+        bar = progress.task_ids[0]
+        for name, found in matched.items():
+            scores: list[evaluation.Score] = []
+            failures = [evaluation.Failure(bad, error) for bad, error in found.problems.items()]
+            for outcome in evaluation.score_all(found.pairs, settings, network):
+                progress.advance(bar)
+                if isinstance(outcome, evaluation.Failure):
+                    failures.append(outcome)
+                else:
+                    scores.append(outcome)
+            sets[name] = evaluation.Results(found, scores, failures)
+    for scored in sets.values():
+        _remark(scored, quiet=quiet)
+    return sets
+
+
+def _remark(scored: Results, *, quiet: bool) -> None:
+    """Say what could not be scored; if that is everything, stop."""
+    if not scored.scores and len(scored.failures) == 1:
+        raise scored.failures[0].error
+    for failure in scored.failures:
+        render.failure(failure.error, about=failure.name)
+    if not scored.scores:
+        raise InputError("not one pair could be scored")
+    if quiet:
+        return
+    if scored.matches.lone_results:
+        render.warn(f"no truth for {_some(scored.matches.lone_results)}")
+    if scored.matches.lone_truths:
+        render.note(f"no result for {_some(scored.matches.lone_truths)}")
+    gaps = [gap for score in scored.scores for gap in score.record["not_computed"].items()]
+    for key, reason in dict(reversed(gaps)).items():
+        count = sum(other == key for other, _ in gaps)
+        render.note(f"{key} not computed for {count} of {len(scored.scores)}: {reason}")
+
+
+def _named(folders: list[Path]) -> dict[str, Path]:
+    """Sets by the name of their folder, or by the whole path where names clash."""
+    names = [folder.resolve().name for folder in folders]
+    named = {
+        name if names.count(name) == 1 else str(folder): folder
+        for name, folder in zip(names, folders, strict=True)
+    }
+    if len(named) < len(folders):
+        raise UsageError("the same results are given twice")
+    return named
+
+
+def _progress(total: int, *, quiet: bool) -> Progress:
+    columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    disable = quiet or not render.err.is_terminal
+    progress = Progress(*columns, console=render.err, transient=True, disable=disable)
+    progress.add_task("score", total=total)
+    return progress
+
+
+def _some(names: tuple[str, ...]) -> str:
+    rest = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _write(
+    document: Mapping[str, Any],
+    sets: Mapping[str, Results],
+    settings: Settings,
+    *,
+    csv: Path | None,
+    markdown: Path | None,
+    html: Path | None,
+    html_images: int,
+    quiet: bool,
+) -> None:
+    from ..photos import files
+    from ..scoring import score as evaluation
+    from ..scoring.report import csv_text, markdown_text, page, side_for
+
+    if csv is not None:
+        files.write_bytes(csv, csv_text(document).encode())
+    if markdown is not None:
+        files.write_bytes(markdown, markdown_text(document).encode())
+    if html is not None:
+        pictures = evaluation.views(sets, settings, limit=html_images)
+        side = side_for(html_images * (1 + len(sets)))
+        files.write_bytes(html, page(document, pictures, side=side).encode())
+    for path in (csv, markdown, html):
+        if path is not None and not quiet:
+            render.note(f"wrote {path}")
+
+
+# ---- the table ----
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    from ..scoring.report import methods
+
+    render.out.print(_methods_table(document) if len(methods(document)) > 1 else _images_table(document))
+    for key in ("psnr", "ssim", "ms_ssim", "lpips", "interval"):
+        render.out.print(f"[dim]{key}: {escape(document['conventions'][key])}[/dim]")
+
+
+def _table(first: str, columns: list[Column]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, overflow="ellipsis", no_wrap=True, min_width=12)
+    for column in columns:
+        widest = max(map(len, (*column.label.split(), column.text(0.0))))
+        table.add_column(column.label, justify="right", min_width=widest)
+    return table
+
+
+def _images_table(document: Mapping[str, Any]) -> Table:
+    from ..scoring.report import used_columns, value_at
+
+    columns = [column for column in used_columns(document) if column.brief]
+    table = _table("image", columns)
+    records = document["images"]
+    for record in records[:MAX_ROWS]:
+        numbers = (column.text(value_at(record, column.path)) for column in columns)
+        table.add_row(escape(record["name"]), *numbers)
+    if len(records) > MAX_ROWS:
+        table.add_row(f"... {len(records) - MAX_ROWS} more")
+    table.add_section()
+    _add_means(table, f"mean of {document['count']}", document, columns)
+    return table
+
+
+def _methods_table(document: Mapping[str, Any]) -> Table:
+    from ..scoring.report import used_columns
+
+    columns = [column for column in used_columns(document) if column.brief]
+    table = _table("method", columns)
+    for name, one in document["methods"].items():
+        _add_means(table, f"{name} ({one['count']})", one, columns)
+    return table
+
+
+def _add_means(table: Table, label: str, one: Mapping[str, Any], columns: list[Column]) -> None:
+    """A row of means, and below it the two ends of their intervals."""
+    from ..scoring.report import value_at
+
+    means = [column.text(value_at(one["mean"], column.path)) for column in columns]
+    table.add_row(escape(label), *means, style="bold")
+    intervals = [value_at(one["interval"], column.path) for column in columns]
+    if any(intervals):
+        for end, text in enumerate(("  95 % from", "  to")):
+            ends = [
+                column.text(found[end]) if found else ""
+                for column, found in zip(columns, intervals, strict=True)
+            ]
+            table.add_row(text, *ends, style="dim")

@@ -1,1 +1,0 @@
-"""Diffusion priors: networks, preconditioning, noise grids, the reverse process."""

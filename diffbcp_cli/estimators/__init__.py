@@ -1,0 +1,1 @@
+"""Estimators: what is reported, made from the posterior."""

@@ -1,0 +1,109 @@
+"""The noise level by the prior: the one under which the known pixels are most likely.
+
+Let p_sigma be the density of a clean picture of the prior plus noise of std sigma. It obeys the heat equation,
+d log p_sigma / d sigma^2 = (laplace log p_sigma + |grad log p_sigma|^2) / 2, and by Tweedie's formula its score is
+(D(u, sigma) - u) / sigma^2. So log p_sigma(u) is stationary in sigma where
+
+    |u - D(u, sigma)|^2 = sigma^2 (n - div D(u, sigma)),
+
+both sides of which two calls of the prior give. The tensor model's own noise level also holds what its components
+cannot explain; this one does not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from ..priors.base import Prior
+
+LOWEST = 0.003  # on [-1, 1]: below the rounding of an 8-bit picture
+_HALVINGS = 6
+_PROBE = 0.1  # step of the probe for the divergence, in units of sigma
+_MARGIN, _MOST_MARGIN = 2.5, 0.8  # pixels nearer to black or white, in units of sigma, may have been clipped
+_FEWEST = 50
+_BLOCKS = 4  # a side: the spread of the level over them gives its standard error
+_STEEPEST = 0.9
+_Z90 = 1.6448536
+
+
+@dataclass(frozen=True)
+class NoiseLevel:
+    """A noise std with its 90 % interval, on [-1, 1]."""
+
+    std: float
+    lower: float
+    upper: float
+
+
+def most_likely_noise(
+    prior: Prior, values: Tensor, known: Tensor, filled: Tensor, guess: float, *, rng: Generator
+) -> NoiseLevel | None:
+    """Find the sigma under which the known pixels are most likely; None where too few of them can tell.
+
+    values, known, filled: (N, C, H, W) on [-1, 1]. Where nothing is known the filled picture stands in, with noise of
+    the level that is tried. guess: a first idea; the level is looked for up to twice of it.
+    """
+    low, high = math.log(LOWEST), math.log(max(2 * guess, 4 * LOWEST))
+    at_low: float | None = None
+    at_high: float | None = None
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        excess = _excess(prior, values, known, filled, math.exp(middle), rng)
+        if excess is None:
+            return None
+        if excess[0] > 0:
+            low, at_low = middle, excess[0]
+        else:
+            high, at_high = middle, excess[0]
+    place, slope = (low + high) / 2, -0.5
+    if at_low is not None and at_high is not None and at_low > at_high:
+        slope = (at_high - at_low) / (high - low)
+        place = low - at_low / slope
+    excess = _excess(prior, values, known, filled, math.exp(place), rng)
+    if excess is None:
+        return None
+    blocks = excess[1] / max(-slope, 1 - _STEEPEST)
+    error = float(blocks.std() / math.sqrt(len(blocks))) if len(blocks) > 1 else 0.0
+    return NoiseLevel(*(math.exp(place + z * error) for z in (0.0, -_Z90, _Z90)))
+
+
+def _excess(
+    prior: Prior, values: Tensor, known: Tensor, filled: Tensor, sigma: float, rng: Generator
+) -> tuple[float, Tensor] | None:
+    """Return ln(|u - D|^2 / (n - div D)) / 2 - ln sigma over the known pixels: of all, and of each block of them.
+
+    The divergence by a random probe b of signs: b . (D(u + h b) - D(u)) / h.
+    """
+    signs, noise = (_normal(values, rng) for _ in range(2))
+    probe = torch.where(known, signs.sign(), 0.0)
+    u = torch.where(known, values, filled + sigma * noise)
+    clean = prior.denoise(u, sigma)
+    moved = prior.denoise(u + _PROBE * sigma * probe, sigma)
+    counts = known & (clean.abs() < 1 - min(_MARGIN * sigma, _MOST_MARGIN))
+    if int(counts.sum()) < _FEWEST:
+        return None
+    square = (u - clean).square() * counts
+    free = (1 - probe * (moved - clean) / (_PROBE * sigma)) * counts
+    parts = torch.stack([_in_blocks(square), _in_blocks(free), _in_blocks(counts.to(square.dtype))])
+    whole = parts.sum(1)
+    if whole[1] <= 0 or whole[0] <= 0:
+        return None
+    usable = parts[:, (parts[2] >= whole[2] / (4 * parts.shape[1])) & (parts[1] > 0) & (parts[0] > 0)]
+    level = math.log(sigma)
+    return float((whole[0] / whole[1]).log() / 2 - level), (usable[0] / usable[1]).log() / 2 - level
+
+
+def _normal(like: Tensor, rng: Generator) -> Tensor:
+    return torch.randn(like.shape, generator=rng, device=rng.device, dtype=like.dtype).to(like.device)
+
+
+def _in_blocks(image: Tensor) -> Tensor:
+    """Sums over channels and over squares of the pictures: (N, C, H, W) -> (blocks,), up to one common factor."""
+    height, width = image.shape[-2:]
+    grid = (min(_BLOCKS, height), min(_BLOCKS, width))
+    return functional.adaptive_avg_pool2d(image.sum(1, keepdim=True).cpu().double(), grid).flatten()

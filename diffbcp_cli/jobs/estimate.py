@@ -1,0 +1,122 @@
+"""What a run would do, cost and download, without doing it.
+
+The model is simple and its constants were measured on one core of a 2020s processor:
+
+    seconds = chains * iterations * (0.5 ms * rank + 23 ns * rank * entries / 3 + calls * C) + after * C
+    bytes   = 250 MB + 0.9 kB * pixels, and with a prior 30 MB + 1 kB * pixels more
+
+entries: pixels times channels. C = 4 us * pixels * size, a network call; size: of the network, in parameters,
+over that of the bundled one. after: the calls that follow the chains. A large photograph
+takes what `large.working_set` says, at most the memory budget. A GPU is faster; results of `--save samples`
+take memory of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import priors as weights
+from ..errors import DiffbcpError, ModelError
+from ..estimators.completion import calls_after
+from ..options import RunConfig
+from ..photos.masks import missing_share
+from ..run.large import LARGE, for_size, working_set
+from . import one as pipeline
+from .one import Job
+from .work import explain
+
+_BUNDLED_PARAMETERS = 6_441_496
+_PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
+_BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
+
+
+@dataclass(frozen=True)
+class Look:
+    """One photograph, looked at only. seconds, memory: estimates; error: why it could not be restored."""
+
+    name: str
+    width: int = 0
+    height: int = 0
+    channels: int = 0
+    missing_share: float = 0.0
+    seconds: float = 0.0
+    memory: float = 0.0
+    notes: tuple[str, ...] = ()
+    error: DiffbcpError | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        if self.error is not None:
+            return {"name": self.name, "error": self.error.message, "hint": self.error.hint}
+        names = ("name", "width", "height", "channels", "missing_share")
+        rounded = {"seconds": round(self.seconds, 3), "memory": round(self.memory), "notes": list(self.notes)}
+        return {name: getattr(self, name) for name in names} | rounded
+
+
+@dataclass(frozen=True)
+class NeededPrior:
+    """The prior of a run. download: bytes that are not here yet; 0 if all are, None if the size is not known."""
+
+    name: str
+    parameters: int | None
+    download: int | None
+
+
+def look(jobs: Sequence[Job], cfg: RunConfig, prior: NeededPrior | None) -> Iterator[Look]:
+    """Read each photograph and its mask, and estimate what its restoration costs; nothing is written."""
+    for job in jobs:
+        notes: list[str] = []
+        try:
+            opened = pipeline.read_job(job, note=lambda text: None, warn=notes.append)
+        except Exception as error:  # becomes a line of the overview
+            yield Look(job.name, error=explain(error))
+            continue
+        photo = opened.photo
+        share = missing_share(opened.observed)
+        suited = for_size(cfg, photo.height, photo.width, 1 - share)
+        yield Look(
+            name=job.name,
+            width=photo.width,
+            height=photo.height,
+            channels=photo.channels,
+            missing_share=share,
+            seconds=seconds(photo.width * photo.height, photo.channels, suited, prior),
+            memory=memory(photo.height, photo.width, photo.channels, suited, prior),
+            notes=tuple(notes),
+        )
+
+
+def seconds(pixels: int, channels: int, cfg: RunConfig, prior: NeededPrior | None) -> float:
+    """Estimated time of one photograph on one core."""
+    if cfg.time_budget is not None:
+        return cfg.time_budget
+    sweep = cfg.rank * (_PER_COMPONENT + _PER_ENTRY * pixels * channels)
+    size = (prior.parameters or _BUNDLED_PARAMETERS) / _BUNDLED_PARAMETERS if prior is not None else 0.0
+    call = _PER_CALL * pixels * size
+    steps = cfg.chains * cfg.iterations
+    return steps * (cfg.sweeps * sweep + cfg.calls * call) + calls_after(cfg.finish, pixels) * call
+
+
+def memory(height: int, width: int, channels: int, cfg: RunConfig, prior: NeededPrior | None) -> float:
+    """Estimated peak of a process that restores one photograph, in bytes."""
+    pixels = height * width
+    if pixels > LARGE:
+        return float(min(working_set(cfg, height, width, channels), cfg.memory_budget))
+    extra = 0.0 if prior is None else _PRIOR_BASE + _PRIOR_PER_PIXEL * pixels
+    return _BASE + _PER_PIXEL * pixels + extra
+
+
+def needed_prior(cfg: RunConfig) -> NeededPrior | None:
+    """The prior that the options ask for, and whether it must be downloaded; the network is not asked."""
+    if cfg.prior == "none":
+        return None
+    source = weights.find(cfg.prior)
+    try:
+        here = weights.fetch(source, download=False)
+    except ModelError:
+        if source.repo is None:
+            raise
+        return NeededPrior(source.name, source.parameters, source.size)
+    return NeededPrior(source.name, source.parameters or here.parameters, 0)

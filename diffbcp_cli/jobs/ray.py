@@ -1,0 +1,114 @@
+"""Work on a Ray cluster: each photograph is a task, and one whose machine is lost is done again elsewhere.
+
+All machines must have diffbcp and see the photographs, the masks and the output folder under the same paths.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..devices import use_threads
+from ..errors import DiffbcpError, UsageError
+from ..options import RunConfig
+from ..priors import LoadedPrior
+from .one import Job
+from .session import open_prior
+from .work import Report, Step, Stopping, Task, Tell, failed, restore_job
+
+RETRIES = 2  # of a photograph whose machine or process was lost
+_LOOK = 0.2  # seconds between looks at the stop flag
+
+
+def run_cluster(
+    jobs: Sequence[Job], task: Task, *, address: str | None, at_once: int, tell: Tell, stopping: Stopping
+) -> Iterator[Report]:
+    """Restore the photographs on the cluster at `address`, or on one of this machine's own.
+
+    at_once: tasks that are handed over at a time, 0 for all.
+    """
+    ray = _ray()
+    started = _connect(ray, address, at_once, task.cfg)
+    stop_file = jobs[0].target.folder / f".diffbcp.{secrets.token_hex(4)}.stop"
+    try:
+        restore = ray.remote(**_needs(ray, task.cfg))(restore_on_worker)
+        waiting, running = deque(jobs), dict[Any, Job]()
+        while waiting or running:
+            if stopping() and not stop_file.exists():
+                waiting.clear()
+                stop_file.parent.mkdir(parents=True, exist_ok=True)
+                stop_file.touch()
+            while waiting and len(running) < (at_once or len(jobs)):
+                job = waiting.popleft()
+                running[restore.remote(job, task, str(Path.cwd()), stop_file)] = job
+            ready, _ = ray.wait(list(running), timeout=_LOOK) if running else ([], [])
+            for reference in ready:
+                report = _result(ray, reference, running.pop(reference))
+                tell(Step(report.name, 0, task.cfg.iterations))
+                yield report
+    finally:
+        stop_file.unlink(missing_ok=True)
+        if started:
+            ray.shutdown()
+
+
+def restore_on_worker(job: Job, task: Task, folder: str, stop_file: Path) -> Report:
+    """One task, on whatever machine: from the driver's folder, with a prior that the process keeps."""
+    os.chdir(folder)
+    use_threads(task.cfg.threads)
+    return restore_job(job, task, _prior(task.cfg), tell=lambda step: None, stopping=stop_file.exists)
+
+
+@functools.lru_cache(maxsize=1)
+def _prior(cfg: RunConfig) -> LoadedPrior | None:
+    return open_prior(cfg)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--engine ray needs Ray", hint="pip install 'diffbcp[ray]'") from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None, at_once: int, cfg: RunConfig) -> bool:
+    """Connect unless that has been done; return whether to disconnect at the end."""
+    if ray.is_initialized():
+        return False
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address is None:
+        options |= {"include_dashboard": False}
+        if at_once:
+            options["num_cpus"] = at_once * max(1, cfg.threads)
+    try:
+        ray.init(address=address or "local", **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UsageError(
+            f"there is no Ray cluster at {address or 'this machine'}: {reason}", hint="ray start --head"
+        ) from error
+    return True
+
+
+def _needs(ray: Any, cfg: RunConfig) -> dict[str, Any]:
+    """What a task asks of its machine."""
+    gpus = ray.cluster_resources().get("GPU", 0) > 0 and cfg.device not in ("cpu", "mps")
+    return {"num_cpus": max(1, cfg.threads), "num_gpus": int(gpus), "max_retries": RETRIES}
+
+
+def _result(ray: Any, reference: Any, job: Job) -> Report:
+    try:
+        report = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:  # the prior could not be loaded there
+        return failed(job, error.cause if isinstance(error.cause, Exception) else error)
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().split("\n")[0]
+        return failed(job, DiffbcpError(f"its Ray worker was lost {RETRIES + 1} times: {reason}"))
+    assert isinstance(report, Report)
+    return report

@@ -1,0 +1,198 @@
+"""The sweep for photographs whose (U, V) matrix of entries would not fit: patches are visited a chunk at a time.
+
+A chunk is a band of whole rows of the grid of patches. Given the left factors and the weights, patches are
+independent, so the right factor is drawn chunk by chunk; the left factors and the weights need only sums over
+chunks of their Grams and of E q. What is drawn, and from which numbers, is the same as in `sweep`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Generator, Tensor
+
+from .. import random
+from .algebra import khatri_rao
+from .grams import Grams
+from .state import Hyper, Observation, State, observe
+from .sweep import MEMORY_BUDGET, Block, deal, draw_left, draw_only, finish
+from .tensorize import Patches, SomePatches
+
+_MATRICES = 12  # of U x v floats that one chunk takes while it is worked on
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A band of patches: its columns of the (U, V) matrix, its rows of the image, and its entries."""
+
+    columns: slice
+    rows: slice
+    observation: Observation
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The photograph as chunks of patches; count and share as in `Observation`, copies (1, H, W) = sum of w."""
+
+    shape: Patches
+    chunks: tuple[Chunk, ...]
+    copies: Tensor
+    count: float
+    share: float
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries are."""
+        return self.copies.device
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean of w over all entries, padding included."""
+        total = self.shape.channels * float(self.copies.sum(dtype=torch.float64))
+        return total / (math.prod(self.shape.left) * math.prod(self.shape.right))
+
+
+@dataclass(frozen=True)
+class ImageCoupling:
+    """The pull of the prior's image: precision = rho^-2 and image = Z (C, H, W)."""
+
+    precision: float
+    image: Tensor
+
+
+def observe_in_chunks(
+    image: Tensor, mask: Tensor, shape: Patches, *, once: bool = True, budget: int = MEMORY_BUDGET
+) -> Stream:
+    """Tensorize an image (C, H, W) with its mask in chunks that take about `budget` bytes to work on."""
+    (down, across), pixel_weight = shape.grid, _pixel_weight(shape, once=once, device=image.device)
+    step = max(1, budget // (_MATRICES * 4 * math.prod(shape.left) * across))
+    chunks = []
+    for first in range(0, down, step):
+        last = min(first + step, down)
+        band = slice(first * shape.stride, min((last - 1) * shape.stride + shape.patch, shape.height))
+        part = replace(shape, height=band.stop - band.start)
+        observation = observe(image[:, band], mask[:, band], part, pixel_weight=pixel_weight[:, band])
+        chunks.append(Chunk(slice(first * across, last * across), band, observation))
+    total = pixel_weight * shape.copies().to(image.device)
+    return Stream(
+        shape=shape,
+        chunks=tuple(chunks),
+        copies=total,
+        count=sum(chunk.observation.count for chunk in chunks),
+        share=image[0].numel() / float(total.sum(dtype=torch.float64)),
+    )
+
+
+def observe_some(
+    image: Tensor, mask: Tensor, shape: Patches, count: int, *, once: bool = True, rng: Generator
+) -> Observation:
+    """Tensorize a random `count` of the patches of an image, each with the weights it has among all of them."""
+    index = random.permutation(math.prod(shape.right), rng=rng)[:count]
+    pixel_weight = _pixel_weight(shape, once=once, device=image.device)
+    return observe(image, mask, SomePatches(shape, index), pixel_weight=pixel_weight)
+
+
+def _pixel_weight(shape: Patches, *, once: bool, device: torch.device) -> Tensor:
+    """w of a pixel's entries, (1, H, W): with `once` 1 / (patches that hold the pixel), else 1."""
+    copies = shape.copies().to(device)
+    return 1 / copies if once else torch.ones_like(copies)
+
+
+def sweep_in_chunks(
+    state: State,
+    stream: Stream,
+    hyper: Hyper,
+    *,
+    coupling: ImageCoupling | None = None,
+    block: int = 25,
+    budget: int = MEMORY_BUDGET,
+    shuffle: bool = True,
+    rng: Generator,
+) -> tuple[State, Tensor]:
+    """Draw every part of the tensor model once, as `sweep` does; return the state and X folded, (C, H, W)."""
+    blocks = deal(state.rank, block, shuffle=shuffle, rng=rng)
+    state = draw_components(state, stream, coupling, blocks=blocks, budget=budget, rng=rng)
+    image, square = fold(state, stream)
+    return finish(state, square, stream.count, hyper, rng=rng), image
+
+
+def fold(state: State, stream: Stream) -> tuple[Tensor, float]:
+    """X as an image (C, H, W), the weighted average over patches, and sum of w (y - x)^2 over observed entries."""
+    left, square = khatri_rao(state.left) * state.weights, 0.0
+    image = left.new_zeros(stream.shape.channels, stream.shape.height, stream.shape.width)
+    for chunk in stream.chunks:
+        o = chunk.observation
+        entries = left @ state.right[0][chunk.columns].T
+        residual = (o.values - entries) * o.observed
+        square += float((o.weight * residual.square()).sum(dtype=torch.float64))
+        image[:, chunk.rows] += o.shape.fold(entries * o.weight)
+    return image / stream.copies, square
+
+
+def draw_components(
+    state: State,
+    stream: Stream,
+    coupling: ImageCoupling | None,
+    *,
+    blocks: Sequence[Tensor],
+    budget: int,
+    rng: Generator,
+) -> State:
+    """Draw factors and weights block by block, each block in one pass over the chunks."""
+    left, right = [f.clone() for f in state.left], state.right[0].clone()
+    weights = state.weights.clone()
+    for members in blocks:
+        outside = torch.ones(state.rank, dtype=torch.bool, device=weights.device)
+        outside[members] = False
+        rest = (khatri_rao([f[:, outside] for f in left]) * weights[outside], right[:, outside])
+        part = Block([f[:, members] for f in left], [right[:, members]], weights[members])
+        drawn, packed, pulled = _draw_right(part, rest, stream, coupling, state.noise_precision, budget, rng)
+        part = draw_left(replace(part, right=[drawn]), packed, pulled, state.shrinkage[members.cpu()], rng)
+        for factor, new in zip(left, part.left, strict=True):
+            factor[:, members] = new
+        right[:, members], weights[members] = drawn, part.weights
+    return replace(state, left=tuple(left), right=(right,), weights=weights)
+
+
+def _draw_right(
+    part: Block,
+    rest: tuple[Tensor, Tensor],
+    stream: Stream,
+    coupling: ImageCoupling | None,
+    tau: float,
+    budget: int,
+    rng: Generator,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw a block's right factor q (V, S); also sum over chunks the left Grams, packed (U, T), and E q (U, S).
+
+    rest: left rows (U, R - S), weights included, and right factor (V, R - S) of the components outside the block.
+    """
+    k = khatri_rao(part.left)
+    drawn = torch.empty_like(part.right[0])
+    noise = random.normal(tuple(drawn.shape), rng=rng).to(drawn)
+    pull = coupling.precision if coupling is not None else 0.0
+    packed: Tensor | None = None
+    pulled = torch.zeros_like(k)
+    for chunk in stream.chunks:
+        o, columns = chunk.observation, chunk.columns
+        target = None if coupling is None else coupling.image[:, chunk.rows]
+        error = _error(o, rest[0] @ rest[1][columns].T, tau, pull, target)
+        right = Grams(o.right_plan, tau, pull, budget)
+        q = draw_only(part.weights, error.T @ k, k, right, noise[columns], "right")
+        sums = Grams(o.left_plan, tau, pull, budget).packed(q)
+        packed = sums if packed is None else packed.add_(sums)
+        pulled.addmm_(error, q)
+        drawn[columns] = q
+    assert packed is not None
+    return drawn, packed, pulled
+
+
+def _error(o: Observation, rest: Tensor, tau: float, pull: float, target: Tensor | None) -> Tensor:
+    """E = w (tau o (y - X_rest) + coupling (z - X_rest)), (U, v)."""
+    error = (o.values - rest).mul_(o.observed).mul_(tau)
+    if target is not None:
+        error.add_((o.shape.unfold(target) - rest).mul_(pull))
+    return error.mul_(o.weight)

@@ -1,0 +1,1 @@
+"""Methods: what draws pictures given a problem."""

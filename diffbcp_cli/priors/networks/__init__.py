@@ -1,0 +1,1 @@
+"""Networks, each in one file."""

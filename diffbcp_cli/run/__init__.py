@@ -1,0 +1,1 @@
+"""Running a method: the loop, the posterior, diagnostics, size and time."""

@@ -1,0 +1,230 @@
+"""Large photographs: options that suit them, what a run of them takes, and windows when even that is too much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from ..options import FAST, RunConfig
+from ..priors.interpolate import interpolate
+from ..priors.sizes import Axis, cut, even_tile
+
+Floats = NDArray[np.float32]
+
+LARGE = 512 * 512  # pixels beyond which other defaults hold
+IN_CHUNKS = 8000  # patches beyond which a sweep goes through them in chunks
+FEW_KNOWN = 0.2  # share of observed entries below which rank 100 does as well as 200
+ATOM_SWEEPS = 20  # over the patches that atoms are learned from
+# A strong coupling makes X smooth, the misfit is then taken for noise, and the data lose their weight. The noise
+# found without the prior, while atoms are learned, says how much of it there is.
+NOISE_SLACK = 1.1
+OVERLAP = 64  # pixels that neighbouring windows share
+
+# measured on photographs of 4 megapixels with 90 % missing; docs/explanation/large.md has the tables
+LARGE_PATCH: dict[str, Any] = {
+    "iterations": 12,
+    "burn_in": 5,
+    "coupling": 6.0,
+    "rho_min": 0.05,
+    "calls": 1,
+    "sweeps": 2,
+    "finish": 10,
+}
+# without a prior's calls to save, each sweep may as well be a draw that counts
+LARGE_PATCH_ALONE: dict[str, Any] = {"iterations": 24, "burn_in": 10}
+# the paper's experiment at 2048 x 2048: all components at once, two sweeps an iteration, the prior on a small copy
+LARGE_RESHAPE: dict[str, Any] = {
+    "iterations": 30,
+    "burn_in": 12,
+    "rank": 500,
+    "block": 500,
+    "coupling": 50.0,
+    "calls": 1,
+    "sweeps": 2,
+    "prior_scale": "fit",
+}
+
+_SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
+_ROUGH_SIDE = 512  # squares along the longer side of a rough guess
+_IMAGES = 18  # float32 copies of the picture that a run holds at its peak: moments, X, Z, the network's input
+_NETWORK = 700 * 2**20  # bytes that the bundled network takes for one of its tiles
+_MATRICES = 6  # of U x V floats that an observation in chunks holds
+_WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once holds
+
+
+def for_size(cfg: RunConfig, height: int, width: int, known: float) -> RunConfig:
+    """Give options that stand at their defaults the values that suit a large photograph, if it is one.
+
+    known: the share of entries that are observed; where there are few, more components find no hold in them.
+    """
+    if not cfg.size_defaults or height * width <= LARGE:
+        return cfg
+    usual, suited = RunConfig(), LARGE_PATCH if cfg.prior != "none" else LARGE_PATCH_ALONE
+    if cfg.tensorize == "reshape":
+        suited = LARGE_RESHAPE
+    elif known < FEW_KNOWN:
+        suited = {**suited, "rank": 100}
+    typed = {"iterations", "burn_in"} & {*cfg.pinned}
+    if (cfg.iterations, cfg.burn_in) == (FAST.iterations, FAST.burn_in) and not typed:
+        halves = {name: suited[name] // 2 for name in ("iterations", "burn_in")}
+        usual, suited = FAST, {**suited, **halves, "rank": FAST.rank}
+    untouched = {
+        name: value
+        for name, value in suited.items()
+        if name not in cfg.pinned and getattr(cfg, name) == getattr(usual, name)
+    }
+    if "iterations" not in untouched or "burn_in" not in untouched:  # one without the other may not fit
+        untouched.pop("iterations", None)
+        untouched.pop("burn_in", None)
+    return replace(cfg, **untouched)
+
+
+def working_set(cfg: RunConfig, height: int, width: int, channels: int) -> int:
+    """Estimate the bytes that a run of one whole photograph takes."""
+    pixels = height * width * channels
+    if cfg.tensorize == "reshape":
+        entries, matrices, rows = pixels, _WHOLE_MATRICES, 0
+    else:
+        patches = math.ceil(height / cfg.stride) * math.ceil(width / cfg.stride)
+        entries, rows = patches * channels * cfg.patch_size**2, patches
+        matrices = _MATRICES if patches > IN_CHUNKS else _WHOLE_MATRICES
+    network = 0 if cfg.prior == "none" else int(_NETWORK * min(1, height * width / 1024**2))
+    state = 5 * rows * cfg.rank  # the right factor, and copies of it while it is drawn
+    return 4 * (_IMAGES * pixels + matrices * entries + state) + network + cfg.memory_budget // 8
+
+
+def window_side(cfg: RunConfig, height: int, width: int, channels: int) -> int | None:
+    """The side of the windows that a photograph must be restored in to fit the budget, None if it fits whole."""
+    if cfg.window:
+        return cfg.window if max(height, width) > cfg.window else None
+    if working_set(cfg, height, width, channels) <= cfg.memory_budget:
+        return None
+    side = _SMALLEST_SIDE
+    while windows_need(cfg, side + 256, height, width, channels) <= cfg.memory_budget:
+        side += 256
+    return side
+
+
+def windows_need(cfg: RunConfig, side: int, height: int, width: int, channels: int) -> int:
+    """Estimate the bytes that a run in windows takes: one window, the picture, its mask, the sums of the blend."""
+    kept = (13 + 4 * ("prior" in cfg.save)) * height * width * channels
+    return working_set(cfg, min(side, height), min(side, width), channels) + kept
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of the picture, its place among all, and its share (h, w, 1) in the result at each of its pixels."""
+
+    index: int
+    rows: slice
+    columns: slice
+    share: Floats
+
+
+def windows(height: int, width: int, side: int) -> Iterator[Window]:
+    """Cover a picture with windows of at most `side` pixels that overlap; at each pixel their shares sum to 1."""
+    overlap = min(OVERLAP, side // 4)
+    down, across = _axis(height, side, overlap), _axis(width, side, overlap)
+    for i, top in enumerate(down.starts):
+        for j, left in enumerate(across.starts):
+            share = (down.weights[i][:, None] * across.weights[j]).numpy()[..., None]
+            yield Window(
+                i * len(across.starts) + j,
+                slice(top, top + down.tile),
+                slice(left, left + across.tile),
+                np.ascontiguousarray(share, np.float32),
+            )
+
+
+def _axis(length: int, side: int, overlap: int) -> Axis:
+    return cut(length, tile=even_tile(length, side, overlap, 1), overlap=overlap, multiple=1)
+
+
+class RoughGuess:
+    """The whole picture as averages of its known pixels over large squares: for windows in which none is known.
+
+    pixels, observed: (H, W, C). The spread is that of the averages.
+    """
+
+    def __init__(self, pixels: Floats, observed: NDArray[np.bool_]) -> None:
+        height, width = observed.shape[:2]
+        self.step = math.ceil(max(height, width) / _ROUGH_SIDE)
+        columns = np.arange(0, width, self.step)
+        totals, counts = [], []
+        for top in range(0, height, self.step):  # a few rows at a time: no copy of the picture
+            known = observed[top : top + self.step]
+            rows = np.where(known, pixels[top : top + self.step], np.float32(0)).sum(0)
+            totals.append(np.add.reduceat(rows, columns, axis=0))
+            counts.append(np.add.reduceat(known.sum(0, dtype=np.float32), columns, axis=0))
+        count = np.stack(counts)
+        averages = np.stack(totals) / count.clip(1)
+        there = torch.from_numpy(count.transpose(2, 0, 1)[None] > 0)
+        self.image = interpolate(torch.from_numpy(averages.transpose(2, 0, 1)[None]), there)
+        self.spread = np.float32(averages[count > 0].std())
+
+    def of(self, window: Window) -> tuple[Floats, Floats]:
+        """Mean and std of a window."""
+        height, width = self.image.shape[-2:]
+        down, across = (
+            torch.arange(part.start, part.stop, dtype=torch.float32)
+            .add(0.5)
+            .mul(2 / (self.step * length))
+            .sub(1)
+            for part, length in ((window.rows, height), (window.columns, width))
+        )
+        grid = torch.stack(torch.meshgrid(across, down, indexing="xy"), -1)[None]
+        found = F.grid_sample(self.image, grid, padding_mode="border", align_corners=False)
+        mean = np.ascontiguousarray(found[0].permute(1, 2, 0).numpy())
+        return mean, np.full_like(mean, self.spread)
+
+
+class Blend:
+    """The restored windows put together: means by their shares, and likewise the variances."""
+
+    def __init__(self, shape: tuple[int, ...], *, with_prior: bool = False) -> None:
+        """with_prior: the means of the prior's image are put together as well."""
+        self.done: list[Window] = []
+        self.mean = np.zeros(shape, np.float32)
+        self.var = np.zeros(shape, np.float32)
+        self.prior = np.zeros(shape, np.float32) if with_prior else None
+
+    def add(self, window: Window, mean: Floats, std: Floats, prior: Floats | None = None) -> None:
+        """Take one window's result in; prior: its mean of the prior's image, its mean where there is none."""
+        place = (window.rows, window.columns)
+        self.mean[place] += window.share * mean
+        self.var[place] += window.share * np.square(std)
+        if self.prior is not None:
+            self.prior[place] += window.share * (mean if prior is None else prior)
+        self.done.append(window)
+
+    def result(self) -> tuple[Floats, Floats]:
+        """Mean and std, when all windows are in; what is held is given away, not copied."""
+        return self.mean, np.sqrt(self.var, out=self.var)
+
+    def partial(self, pixels: Floats, observed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """The same of the windows so far; elsewhere the pixels as they came, grey where they are missing."""
+        share = np.zeros((*self.mean.shape[:2], 1), np.float32)
+        for window in self.done:
+            share[window.rows, window.columns] += window.share
+        there = share > 0
+        share = np.where(there, share, np.float32(1))
+        untouched = np.where(observed, pixels, np.float32(0.5))
+        return np.where(there, self.mean / share, untouched), np.sqrt(self.var / share)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What is held, by name, for a checkpoint."""
+        held = {"mean": self.mean, "var": self.var} | ({} if self.prior is None else {"prior": self.prior})
+        return {name: torch.from_numpy(values) for name, values in held.items()}
+
+    def take_up(self, tensors: dict[str, torch.Tensor], done: list[Window]) -> None:
+        """Go on from a checkpoint that holds these windows."""
+        for name, values in self.tensors().items():
+            values.copy_(tensors[name])
+        self.done = done

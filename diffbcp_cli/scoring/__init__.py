@@ -1,0 +1,1 @@
+"""Scores against a truth: metrics, pairs of pictures, the report."""

@@ -1,0 +1,219 @@
+"""LPIPS: the distance of two pictures in the features of VGG16, weighted by learned linear heads (v0.1).
+
+The arithmetic is here in full; the weights are not ours. The trunk is `timm/vgg16.tv_in1k` from the Hub,
+the heads (1,472 numbers) are those that the `lpips` package carries. Nothing is ever replaced by random
+weights: what cannot be loaded is a ModelError that says how to get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from ..errors import InputError, ModelError
+from ..priors import Download, sha256_of
+from ..priors.hub import Hub
+from ..priors.registry import Source
+
+Feed: TypeAlias = Literal["standard", "paper"]
+
+TRUNK = Source(
+    "the VGG16 trunk of LPIPS",
+    repo="timm/vgg16.tv_in1k",
+    file="model.safetensors",
+    revision="3394518cba29aee1ea82a49d971be90d2dd1dab7",
+    sha256="57b026918159a6bf9faf8405c3a551903768e7138989d9c6224a14227203fad8",
+    licence="BSD-3-Clause",
+)
+HEADS_VERSION = "v0.1"
+LPIPS_MIN_SIDE = 16
+
+# `features.N` of the convolutions in each of the five stages; a 2 x 2 max-pool stands between the stages.
+_STAGES = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
+_WIDTHS = (64, 128, 256, 512, 512)
+_SHIFT = (-0.030, -0.088, -0.188)  # the mean and the std of ImageNet, for inputs in [-1, 1]
+_SCALE = (0.458, 0.448, 0.450)
+_EPSILON = 1e-10
+_WITHOUT = "check the network, HF_ENDPOINT and HF_HUB_OFFLINE, or go on without it: --lpips none"
+
+
+@dataclass(frozen=True)
+class LpipsNetwork:
+    """The weights of LPIPS, checked. Make one with `from_states`, or with `load_lpips`.
+
+    trunk: per stage, the (weight, bias) of its convolutions. heads: per stage, (1, width, 1, 1).
+    """
+
+    trunk: tuple[tuple[tuple[Tensor, Tensor], ...], ...]
+    heads: tuple[Tensor, ...]
+
+    @classmethod
+    def from_states(cls, trunk: Mapping[str, Tensor], heads: Mapping[str, Tensor]) -> LpipsNetwork:
+        """Take `features.N.weight`, `features.N.bias` from trunk and `linK.model.1.weight` from heads."""
+        stages, channels = [], 3
+        for convolutions, width in zip(_STAGES, _WIDTHS, strict=True):
+            stage = []
+            for n in convolutions:
+                weight = _entry(trunk, f"features.{n}.weight", (width, channels, 3, 3))
+                stage.append((weight, _entry(trunk, f"features.{n}.bias", (width,))))
+                channels = width
+            stages.append(tuple(stage))
+        linear = [
+            _entry(heads, f"lin{k}.model.1.weight", (1, width, 1, 1)) for k, width in enumerate(_WIDTHS)
+        ]
+        return cls(tuple(stages), tuple(linear))
+
+    def features(self, x: Tensor) -> Iterator[Tensor]:
+        """Yield the last activation of each stage. x: (B, 3, H, W), already shifted and scaled."""
+        for number, stage in enumerate(self.trunk):
+            if number > 0:
+                x = functional.max_pool2d(x, 2)
+            for weight, bias in stage:
+                x = functional.relu(functional.conv2d(x, weight, bias, padding=1))
+            yield x  # (B, width, H / 2^number, W / 2^number)
+
+    @torch.no_grad()
+    def distance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Sum over stages of the mean over positions of head . (unit a - unit b)^2. (B, 3, H, W) -> (B,)."""
+        shift = torch.tensor(_SHIFT, dtype=a.dtype, device=a.device).view(1, 3, 1, 1)
+        scale = torch.tensor(_SCALE, dtype=a.dtype, device=a.device).view(1, 3, 1, 1)
+        total = a.new_zeros(len(a))
+        pairs = zip(self.features((a - shift) / scale), self.features((b - shift) / scale), strict=True)
+        for (fa, fb), head in zip(pairs, self.heads, strict=True):
+            difference = (_unit(fa) - _unit(fb)).square()
+            total = total + functional.conv2d(difference, head).mean(dim=(1, 2, 3))
+        return total
+
+
+def lpips(
+    a: NDArray[Any] | Tensor, b: NDArray[Any] | Tensor, network: LpipsNetwork, *, feed: Feed = "standard"
+) -> float:
+    """LPIPS of two pictures, (H, W, C) or (H, W) in [0, 1]; grey is shown to the network as RGB.
+
+    feed "standard" maps to [-1, 1], for which the weights were made; "paper" feeds [0, 1] as it is, as the
+    paper's code does: the two scales of numbers must not be mixed.
+    """
+    left, right = _network_input(a, feed), _network_input(b, feed)
+    if left.shape != right.shape:
+        raise InputError(f"the pictures differ in size: {tuple(left.shape[2:])} and {tuple(right.shape[2:])}")
+    if min(left.shape[2:]) < LPIPS_MIN_SIDE:
+        raise InputError(f"LPIPS needs at least {LPIPS_MIN_SIDE}x{LPIPS_MIN_SIDE} pixels")
+    return float(network.distance(left, right))
+
+
+def load_lpips(
+    *,
+    trunk_file: Path | None = None,
+    heads_file: Path | None = None,
+    download: bool = True,
+    announce: Callable[[Download], None] | None = None,
+    bars: bool = False,
+) -> LpipsNetwork:
+    """Load the trunk from the Hub (or its cache only, or a file) and the heads of the `lpips` package.
+
+    trunk_file, heads_file: local files in the same layouts; a local trunk's hash is not checked.
+    announce: called before a download. bars: whether its progress is shown.
+    """
+    heads = read_heads(heads_file or installed_heads())
+    trunk = trunk_file or hub_trunk(download=download, announce=announce, bars=bars)
+    return LpipsNetwork.from_states(read_trunk(trunk), heads)
+
+
+def hub_trunk(
+    *, download: bool = True, announce: Callable[[Download], None] | None = None, bars: bool = False
+) -> Path:
+    """Path of the pinned VGG16 trunk in the Hub's cache, downloaded first if need be and allowed."""
+    hub = Hub(TRUNK, announce=announce, bars=bars)
+    file = str(TRUNK.file)
+    if not download and hub.cached(file) is None:
+        raise ModelError(
+            "the VGG16 trunk of LPIPS is not downloaded yet (553 MB)",
+            hint="diffbcp eval ... --lpips standard fetches it once",
+        )
+    try:
+        path = hub.get(file, weights=True)
+    except ModelError as error:
+        raise ModelError(f"LPIPS cannot be computed: {error.message}", hint=_WITHOUT) from error
+    if path is None:
+        reason = hub.out_of_reach.message if hub.out_of_reach else f"{TRUNK.repo} has no {file}"
+        raise ModelError(f"LPIPS cannot be computed: {reason}", hint=_WITHOUT)
+    found = sha256_of(path)
+    if found != TRUNK.sha256:
+        raise ModelError(
+            f"{path} is not the trunk it should be: sha256 {found[:12]}..., not {str(TRUNK.sha256)[:12]}...",
+            hint="delete it and fetch it again",
+        )
+    return path
+
+
+def installed_heads() -> Path:
+    """Path of the linear heads inside the installed `lpips` package, which is not imported."""
+    spec = find_spec("lpips")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    for folder in folders:
+        path = Path(folder) / "weights" / HEADS_VERSION / "vgg.pth"
+        if path.is_file():
+            return path
+    raise ModelError(
+        "LPIPS needs the linear heads that the lpips package carries, and it is not installed",
+        hint="pip install 'diffbcp[lpips]', or just the weights: pip install --no-deps lpips",
+    )
+
+
+def read_trunk(path: Path) -> dict[str, Tensor]:
+    """Read the `features.*` tensors of a safetensors file; the classifier is left where it is."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys() if key.startswith("features.")}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is not a readable safetensors file: {_first_line(error)}") from error
+
+
+def read_heads(path: Path) -> dict[str, Tensor]:
+    """Read the linear heads, a plain state dict of tensors."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load fails in many ways, all meaning the same to the reader
+        raise ModelError(f"{path} is not a readable state dict: {_first_line(error)}") from error
+    if not isinstance(state, dict):
+        raise ModelError(f"{path} does not hold a state dict")
+    return state
+
+
+def _network_input(x: NDArray[Any] | Tensor, feed: Feed) -> Tensor:
+    """(H, W, C) in [0, 1] -> (1, 3, H, W) in the range that feed asks for."""
+    picture = x.detach().cpu() if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+    picture = picture.to(torch.float32)
+    picture = picture[:, :, None] if picture.ndim == 2 else picture
+    if picture.ndim != 3 or picture.shape[2] not in (1, 3):
+        raise InputError(f"LPIPS takes grey or RGB pictures, not an array of shape {tuple(picture.shape)}")
+    picture = picture.permute(2, 0, 1)[None].expand(1, 3, -1, -1)
+    return 2.0 * picture - 1.0 if feed == "standard" else picture
+
+
+def _unit(features: Tensor) -> Tensor:
+    """Scale (B, C, H, W) to unit length over channels."""
+    return features / (features.square().sum(dim=1, keepdim=True).sqrt() + _EPSILON)
+
+
+def _entry(state: Mapping[str, Tensor], key: str, shape: tuple[int, ...]) -> Tensor:
+    if key not in state:
+        raise ModelError(f"the weights of LPIPS lack {key}")
+    if tuple(state[key].shape) != shape:
+        raise ModelError(f"{key} of the weights of LPIPS is {tuple(state[key].shape)}, not {shape}")
+    return state[key].detach().to(torch.float32)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,219 @@
+"""Which result belongs to which truth, and what else the run left beside it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..photos.masks import ALPHA
+from ..photos.photo import SUFFIXES
+
+# `photo.KIND.png` beside a result belong to it and are no results of their own.
+COMPANIONS = ("std", "lower", "upper", "prior", "panel", "trace", "mask", "rhat", "ess")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One result and its truth. name: the photograph's, with its sub-folders, without suffix.
+
+    run: the JSON file of the run that made the result. mask: as asked for, or else the run's own.
+    """
+
+    name: str
+    result: Path
+    truth: Path
+    std: Path | None = None
+    samples: Path | None = None
+    run: Path | None = None
+    mask: Path | None = None
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What was paired, what failed to, and what has no partner.
+
+    problems: by name, for results that match more than one truth or mask, or lack their mask.
+    """
+
+    pairs: tuple[Pair, ...]
+    problems: Mapping[str, InputError]
+    lone_results: tuple[str, ...]
+    lone_truths: tuple[str, ...]
+
+
+def match(results: Path, truth: Path, *, mask: Path | None = None) -> Matches:
+    """Pair the results with their truth: two files, or two folders by relative path, then by bare name.
+
+    `photo.mean.png` is the result named `photo`; std, samples, mask and JSON are taken from beside it.
+    mask: one file for all, a folder matched like the truth, or "alpha" for the result's own transparency.
+    """
+    for path in (results, truth, mask):
+        if path is not None and not path.exists() and not (path is mask and str(mask) == ALPHA):
+            raise InputError(f"{path} does not exist")
+    if results.is_file() != truth.is_file():
+        file, folder = (results, truth) if results.is_file() else (truth, results)
+        raise InputError(
+            f"{file} is a file but {folder} is a folder", hint="give two files or two folders to compare"
+        )
+    if results.is_file():
+        name = _name_of(results)
+        found = _mask_for(name, None, mask)
+        return Matches((_pair(name, results, truth, found),), {}, (), ())
+    return _match_folders(results, truth, mask)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the JSON file of a run says of its inputs. missing_share: what its mask left out, None without."""
+
+    photo: Path | None = None
+    mask: Path | None = None
+    polarity: str | None = None
+    missing_share: float | None = None
+
+
+def read_run(path: Path | None) -> Run:
+    """Read the JSON file of a run; one that is not there or not ours says nothing."""
+    if path is None:
+        return Run()
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Run()
+    if not isinstance(record, dict):
+        return Run()
+
+    def entry(key: str, kind: type) -> Any:
+        value = record.get(key)
+        return value if isinstance(value, kind) else None
+
+    photo, mask = entry("photo", str), entry("mask", str)
+    return Run(
+        Path(photo) if photo else None,
+        Path(mask) if mask else None,
+        entry("mask_polarity", str),
+        entry("missing_share", float),
+    )
+
+
+def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:
+    found = _results_in(results, apart_from=truth)
+    truths = _Index(images_in(truth), truth)
+    masks = _Index(images_in(mask), mask) if mask is not None and mask.is_dir() else None
+    pairs, lone = [], []
+    problems: dict[str, InputError] = {}
+    for name, result in found.items():
+        try:
+            partner = truths.find(name, what="truth")
+            if partner is None:
+                lone.append(name)
+            else:
+                pairs.append(_pair(name, result, partner, _mask_for(name, masks, mask)))
+        except InputError as error:
+            problems[name] = error
+    if not pairs and not problems:
+        raise _nothing_matched(results, truth, found, truths)
+    taken = {pair.truth for pair in pairs}
+    lone_truths = sorted(path.relative_to(truth).as_posix() for path in truths.paths if path not in taken)
+    return Matches(tuple(pairs), problems, tuple(lone), tuple(lone_truths))
+
+
+class _Index:
+    """Files of a folder, found by relative path or bare name, each with or without suffix."""
+
+    def __init__(self, paths: Iterable[Path], root: Path) -> None:
+        self.paths = list(paths)
+        self._by_path: defaultdict[str, list[Path]] = defaultdict(list)
+        self._by_name: defaultdict[str, list[Path]] = defaultdict(list)
+        for path in self.paths:
+            relative = path.relative_to(root)
+            for table, key in ((self._by_path, relative.as_posix()), (self._by_name, relative.name)):
+                table[key].append(path)
+                table[key.removesuffix(path.suffix)].append(path)
+
+    def find(self, name: str, *, what: str) -> Path | None:
+        """The one file for `name`, None if there is none; more than one is an error."""
+        candidates = self._by_path.get(name) or self._by_name.get(name.rsplit("/", 1)[-1]) or []
+        if len(candidates) > 1:
+            listed = ", ".join(path.name for path in candidates[:3])
+            raise InputError(f"{name} matches more than one {what}: {listed}", hint="rename all but one")
+        return candidates[0] if candidates else None
+
+
+def _results_in(folder: Path, *, apart_from: Path) -> dict[str, Path]:
+    """Results by name. A `photo.mean.png` wins over a `photo.png` beside it, which may be its input."""
+    found: dict[str, Path] = {}
+    nested = apart_from.resolve() != folder.resolve() and apart_from.resolve().is_relative_to(
+        folder.resolve()
+    )
+    for path in images_in(folder):
+        if nested and path.resolve().is_relative_to(apart_from.resolve()):
+            continue
+        if path.stem.rpartition(".")[2] in COMPANIONS and "." in path.stem:
+            continue
+        name = (path.parent.relative_to(folder) / _name_of(path)).as_posix()
+        if name not in found or path.stem.endswith(".mean"):
+            found[name] = path
+    return found
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Image files below the folder in a fixed order; hidden ones are left out."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES
+        and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+
+
+def _name_of(result: Path) -> str:
+    return result.stem.removesuffix(".mean")
+
+
+def _pair(name: str, result: Path, truth: Path, mask: Path | None) -> Pair:
+    base = _name_of(result)
+
+    def beside(*endings: str) -> Path | None:
+        candidates = (result.with_name(base + ending) for ending in endings)
+        return next((path for path in candidates if path.is_file()), None)
+
+    return Pair(
+        name=name,
+        result=result,
+        truth=truth,
+        std=beside(".std.tiff", ".std.tif", ".std.npy"),
+        samples=beside(".samples.npz"),
+        run=beside(".json"),
+        mask=mask or beside(".mask.png", ".mask.npy"),
+    )
+
+
+def _mask_for(name: str, masks: _Index | None, mask: Path | None) -> Path | None:
+    if mask is None or not mask.is_dir():
+        return mask
+    index = masks or _Index(images_in(mask), mask)
+    found = index.find(name, what="mask")
+    if found is None:
+        raise InputError(
+            f"{name} has no mask in {mask}", hint="name it after the photograph, or give one file for all"
+        )
+    return found
+
+
+def _nothing_matched(results: Path, truth: Path, found: Mapping[str, Path], truths: _Index) -> InputError:
+    if not found:
+        return InputError(f"{results} holds no images to score", hint="diffbcp eval RESULTS TRUTH")
+    if not truths.paths:
+        return InputError(f"{truth} holds no images", hint="diffbcp eval RESULTS TRUTH, in this order")
+    return InputError(
+        f"no result in {results} has a truth of the same name in {truth} "
+        f"(for example {next(iter(found.values())).name} and {truths.paths[0].name})",
+        hint="photo.mean.png or photo.png matches photo.png, photo.jpg, ...; rename one side",
+    )
