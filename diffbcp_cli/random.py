@@ -22,6 +22,14 @@ def normal(shape: tuple[int, ...], *, rng: Generator, dtype: torch.dtype = torch
     return torch.randn(shape, generator=rng, device=rng.device, dtype=dtype)
 
 
+def normal_like(x: Tensor, *, rng: Generator) -> Tensor:
+    """Draw standard normals with the shape, dtype and device of x.
+
+    They are drawn on the generator's device, so the numbers do not depend on where x is.
+    """
+    return normal(tuple(x.shape), rng=rng, dtype=x.dtype).to(x.device)
+
+
 def permutation(n: int, *, rng: Generator) -> Tensor:
     """Draw a random order of 0 .. n-1, on the generator's device."""
     return torch.randperm(n, generator=rng, device=rng.device)
@@ -60,6 +68,11 @@ def beta(a: Tensor, b: Tensor, *, rng: Generator) -> Tensor:
     """Draw Beta(a, b), elementwise, float64 on the CPU."""
     x, y = gamma(a, rng=rng), gamma(b, rng=rng)
     return x / (x + y)
+
+
+def inverse_gamma(shape: Tensor, rate: Tensor, *, rng: Generator) -> Tensor:
+    """Draw InvGamma(shape, rate), elementwise, float64 on the CPU: the reciprocal is Gamma(shape, rate)."""
+    return rate.detach().cpu().double() / gamma(shape, rng=rng)
 
 
 def categorical(log_weight: Tensor, *, rng: Generator) -> Tensor:

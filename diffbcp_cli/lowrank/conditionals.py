@@ -105,5 +105,5 @@ def draw_sticks(allocation: Tensor, hyper: Hyper, *, rng: Generator) -> Tensor:
 def draw_shrinkage(weights: Tensor, in_slab: Tensor, hyper: Hyper, *, rng: Generator) -> Tensor:
     """Draw theta_r ~ InvGamma(alpha + 1/2, beta + lambda_r^2/2) in the slab, else the constant of the spike."""
     shape = torch.full_like(weights, hyper.slab_shape + 0.5)
-    slab = (hyper.slab_rate + 0.5 * weights.square()) / random.gamma(shape, rng=rng)
+    slab = random.inverse_gamma(shape, hyper.slab_rate + 0.5 * weights.square(), rng=rng)
     return torch.where(in_slab, slab, torch.full_like(slab, hyper.spike_var))
