@@ -18,6 +18,7 @@ from .one import Job
 from .session import open_prior
 from .work import Report, Step, Stopping, Task, Tell, failed, restore_job
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 ATTEMPTS = 2  # of a photograph whose process died
 _LOOK = 0.2  # seconds between looks at the stop flag
 
@@ -88,7 +89,7 @@ class _Pool:
             seat = min(set(range(self.count)) - {worker.seat for worker in self.workers})
             job = self.waiting.popleft()
             ours, theirs = get_context("spawn").Pipe()
-            gpu = seat % self.gpus if self.gpus > 1 else None
+            gpu = gpu_of(seat, self.gpus, os.environ.get(VISIBLE)) if self.gpus > 1 else None
             process = get_context("spawn").Process(target=_serve, args=(theirs, self.task, gpu), daemon=True)
             process.start()
             theirs.close()
@@ -168,12 +169,22 @@ class _Orders:
         return job
 
 
-def _serve(pipe: Connection, task: Task, gpu: int | None) -> None:
+def gpu_of(seat: int, gpus: int, visible: str | None) -> str:
+    """The GPU of one worker, as CUDA_VISIBLE_DEVICES names it.
+
+    gpus: how many torch sees. visible: the user's own list, if there is one; its entries are dealt out as they
+    are, so that `2,3` stays on those two and names such as GPU-8f2c work too.
+    """
+    entries = visible.split(",") if visible is not None else [str(number) for number in range(gpus)]
+    return entries[seat % gpus].strip()
+
+
+def _serve(pipe: Connection, task: Task, gpu: str | None) -> None:
     """A worker's life. Signals are for the parent, which passes them on through the pipe."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        os.environ[VISIBLE] = gpu
     orders = _Orders(pipe)
     use_threads(task.cfg.threads)
     try:
