@@ -104,7 +104,7 @@ class SmallGpu:
         self.sampler.settings = self.settings
         result = self.sampler.step(chain, rng=rng)
         if self.settings.budget > self.room:
-            raise torch.cuda.OutOfMemoryError
+            raise torch.OutOfMemoryError
         return result
 
 

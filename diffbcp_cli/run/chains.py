@@ -139,7 +139,7 @@ class Chains:
         while True:
             try:
                 return self.sampler.step(chain, rng=rng)
-            except torch.cuda.OutOfMemoryError as error:
+            except torch.OutOfMemoryError as error:
                 budget = self.sampler.settings.budget // 2
                 if budget < SMALLEST_BUDGET:
                     raise MemoryLimitError(
