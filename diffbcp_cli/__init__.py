@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .devices import spin_briefly
+
 if TYPE_CHECKING:
     from .errors import DiffbcpError
     from .jobs.arrays import Restoration, denoise, inpaint, load_prior
@@ -24,6 +26,8 @@ _HOME = {
     "Restoration": "jobs.arrays",
     "DiffbcpError": "errors",
 }
+
+spin_briefly()
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from .errors import UsageError
@@ -11,16 +13,33 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:1", "mps")
 PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+SHORT_SPIN = {
+    "GOMP_SPINCOUNT": "1000",  # GNU OpenMP: rounds of a loop
+    "KMP_BLOCKTIME": "1",  # LLVM and Intel OpenMP: milliseconds
+}
+
+
+def spin_briefly() -> None:
+    """Let idle OpenMP threads spin only briefly before they sleep, unless the user has chosen otherwise.
+
+    Threads that spin for long slow a network call down 2 to 30 times when other processes are busy. OpenMP
+    reads these variables once, when torch is imported; worker processes inherit them.
+    """
+    if "torch" in sys.modules or "OMP_WAIT_POLICY" in os.environ:
+        return
+    for name, value in SHORT_SPIN.items():
+        os.environ.setdefault(name, value)
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """The device that `--device` names; `auto` takes the first GPU, and the processor without one."""
+    """Return the device that `--device` names. `auto` is the first CUDA GPU, or the CPU without one.
+
+    An Apple GPU is used only when it is named: it has no float64, which the sampler needs.
+    """
     import torch
 
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, index = name.partition(":")
     if kind == "cpu" and not index:
         return torch.device("cpu")

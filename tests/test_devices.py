@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
+from diffbcp_cli.cli.doctor import examine
 from diffbcp_cli.devices import pick_device, pick_precision
 from diffbcp_cli.errors import UsageError
 
@@ -22,13 +27,70 @@ def machine(monkeypatch: pytest.MonkeyPatch):
     return pretend
 
 
-def test_auto_prefers_cuda_then_apple_then_the_processor(machine):
+def test_auto_is_cuda_or_the_cpu_and_an_apple_gpu_must_be_named(machine):
     machine(gpus=1, apple=True)
     assert pick_device("auto") == torch.device("cuda")
     machine(apple=True)
-    assert pick_device("auto") == torch.device("mps")
+    assert pick_device("auto") == torch.device("cpu")
+    assert pick_device("mps") == torch.device("mps")
     machine()
     assert pick_device("auto") == torch.device("cpu")
+
+
+def test_doctor_says_that_an_apple_gpu_must_be_named(machine):
+    machine(apple=True)
+    assert "--device mps" in examine()["apple_gpu"]
+    machine()
+    assert "apple_gpu" not in examine()
+
+
+OPENMP = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+SEEN = "import os; print([os.environ.get(name) for name in {names}])"
+WORKER = """
+import multiprocessing, os
+import diffbcp_cli
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        print(pool.map(os.getenv, {names}))
+"""
+
+
+def printed(code, *arguments, **variables):
+    """What a fresh Python prints on both streams, with these OpenMP variables only."""
+    clean = {name: value for name, value in os.environ.items() if name not in OPENMP}
+    command = [sys.executable, *arguments, "-c", code] if code else [sys.executable, *arguments]
+    done = subprocess.run(command, env={**clean, **variables}, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def test_idle_threads_sleep_soon_after_the_package_is_imported():
+    code = "import diffbcp_cli; " + SEEN.format(names=OPENMP)
+    assert printed(code).strip() == "[None, '1000', '1']"
+
+
+def test_the_users_own_openmp_settings_stay():
+    code = "import diffbcp_cli; " + SEEN.format(names=OPENMP)
+    assert printed(code, OMP_WAIT_POLICY="ACTIVE").strip() == "['ACTIVE', None, None]"
+    assert printed(code, GOMP_SPINCOUNT="7").strip() == "[None, '7', '1']"
+
+
+def test_worker_processes_inherit_the_openmp_settings(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(WORKER.format(names=OPENMP))
+    assert printed("", str(script)).strip() == "[None, '1000', '1']"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-m", "diffbcp_cli", "doctor"), ("-c", "import diffbcp_cli.devices, torch; torch.get_num_threads()")],
+    ids=["program", "library"],
+)
+def test_openmp_itself_sees_the_setting(arguments):
+    shown = printed("", *arguments, OMP_DISPLAY_ENV="verbose")
+    if "GOMP_SPINCOUNT" not in shown:
+        pytest.skip("this torch does not use GNU OpenMP")
+    assert "GOMP_SPINCOUNT = '1000'" in shown
 
 
 def test_a_gpu_is_taken_by_number(machine):

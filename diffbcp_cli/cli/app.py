@@ -5,7 +5,6 @@ Nothing here or in its sibling modules imports torch at the top: `--help` and `-
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
@@ -75,5 +74,4 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """Console entry point."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # on a busy machine, waiting threads must not spin
     sys.exit(run())

@@ -65,8 +65,10 @@ def _device() -> dict[str, Any]:
     device = pick_device("auto")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     precision = str(pick_precision("auto", device)).removeprefix("torch.")
+    apple = torch.backends.mps.is_available()
     return {
         "device": str(device),
+        **({"apple_gpu": "used only when named: --device mps"} if apple else {}),
         "precision": precision,
         "gpus": gpus,
         "cores": os.cpu_count(),
