@@ -6,6 +6,10 @@ categorical) are turned into float64 on the CPU, because not every device has fl
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -82,3 +86,29 @@ def categorical(log_weight: Tensor, *, rng: Generator) -> Tensor:
     """
     u = uniform(tuple(log_weight.shape), rng=rng)
     return (log_weight.cpu().double() - (-u.log()).log()).argmax(-1)
+
+
+def seed_of(seed: int, name: str) -> int:
+    """A seed of one photograph's own, from the seed of the run and the relative path of the photograph."""
+    digest = hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The generators of one photograph: a part of the work never shifts the draws of another."""
+
+    seed: int
+    name: str
+
+    def of(self, part: str = "") -> int:
+        """The seed of a part."""
+        return seed_of(self.seed, f"{self.name}#{part}" if part else self.name)
+
+    def generator(self, part: str, device: torch.device) -> Generator:
+        """A generator of torch."""
+        return generator(self.of(part), device)
+
+    def numpy(self, part: str) -> np.random.Generator:
+        """A generator of NumPy."""
+        return np.random.default_rng(self.of(part))

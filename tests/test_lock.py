@@ -41,7 +41,7 @@ def test_parts_live_together_but_not_with_the_whole_or_with_themselves(tmp_path)
 HOLD = """
 import sys, time
 from pathlib import Path
-from diffbcp_cli.io.lock import whole_folder
+from diffbcp_cli.photos.lock import whole_folder
 with whole_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

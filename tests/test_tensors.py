@@ -19,7 +19,7 @@ LIMITED = """
 import resource, signal, sys, torch
 from pathlib import Path
 from diffbcp_cli.errors import OutputError
-from diffbcp_cli.io.tensors import write_tensors
+from diffbcp_cli.photos.tensors import write_tensors
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:

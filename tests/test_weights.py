@@ -299,7 +299,7 @@ def test_a_missing_registry_and_a_missing_bundled_prior_are_errors(tmp_path, mon
 
 LOAD = """
 import json, sys, torch
-from diffbcp_cli.weights import load_prior
+from diffbcp_cli.priors import load_prior
 prior = load_prior(sys.argv[1], device="cpu")
 x = torch.linspace(-1, 1, 3 * 32 * 32).reshape(1, 3, 32, 32)
 print(json.dumps({**prior.identity.as_dict(), "sum": prior.denoise(x, 0.5).sum().item()}))
@@ -331,7 +331,5 @@ def test_any_hub_id_loads_and_then_needs_no_hub(unet2d, tmp_path):
 
 
 def test_looking_at_priors_does_not_import_torch():
-    code = (
-        "import sys; from diffbcp_cli import weights; weights.find('ffhq'); sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys; from diffbcp_cli import priors; priors.find('ffhq'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

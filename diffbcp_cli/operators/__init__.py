@@ -1,0 +1,1 @@
+"""Operators: how a picture became measurements, y = A x + noise."""

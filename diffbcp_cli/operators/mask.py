@@ -1,0 +1,54 @@
+"""The operator of inpainting and denoising: some entries are measured, or all of them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..problem import Problem
+from ..units import GREY, Bools, Floats, to_signed
+
+
+class Mask:
+    """A selects entries: A x = x where the mask is True. Denoising is the mask that is True everywhere."""
+
+    def __init__(self, mask: Tensor) -> None:
+        """mask: (C, H, W) bool, True where an entry was measured."""
+        self.mask = mask
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether every entry was measured."""
+        return bool(self.mask.all())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A x, zero where nothing was measured."""
+        return torch.where(self.mask, x, 0)
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """A' y: the mask is its own adjoint."""
+        return torch.where(self.mask, y, 0)
+
+    def solve(self, b: Tensor, *, data: float, pull: float) -> Tensor:
+        """(data A'A + pull I)^-1 b, exact: the matrix is diagonal."""
+        return b / (data * self.mask + pull)
+
+
+def masked_problem(
+    pixels: Floats,
+    observed: Bools,
+    *,
+    noise_std: float | None = None,
+    name: str = "",
+    device: torch.device | None = None,
+) -> Problem:
+    """The problem of a photograph: pixels (H, W, C) on [0, 1], observed (H, W, C) True where they are known.
+
+    noise_std: on the [-1, 1] scale.
+    """
+    known = torch.from_numpy(observed.transpose(2, 0, 1).copy()).to(device)
+    y = to_signed(np.where(observed, pixels, np.float32(GREY)), device)
+    return Problem(y, Mask(known), noise_std, name)
