@@ -28,8 +28,7 @@ class Timed:
     """A prior that counts its calls and their seconds."""
 
     def __init__(self, prior: Any) -> None:
-        self.prior, self.network = prior, prior.network
-        self.takes_mask = prior.takes_mask
+        self.prior, self.traits = prior, prior.traits
         self.calls, self.seconds = 0, 0.0
 
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:

@@ -32,7 +32,7 @@ from diffbcp_cli.lowrank.state import Observation, State, image_of, observe
 from diffbcp_cli.lowrank.tensorize import tensorize
 from diffbcp_cli.methods.split_gibbs import SplitGibbs, make_generator
 from diffbcp_cli.options import from_mapping
-from diffbcp_cli.priors.base import Prior, as_masked
+from diffbcp_cli.priors.base import Prior
 from diffbcp_cli.run.kernel import settings_of
 from diffbcp_cli.run.moments import Moments
 from diffbcp_cli.scoring.metrics import psnr, ssim
@@ -107,7 +107,7 @@ def estimates(
         found |= {"z": z.mean, "both": (weight_x * x.mean + weight_z * z.mean) / (weight_x + weight_z)}
         start = x.mean.float()
         choice = choose(prior, image, known, held, start, noise, calls=cfg.finish)
-        if as_masked(prior) is not None:
+        if prior.traits.takes_mask:
             filled = finish_by(choice, prior, image, known, start)[None]
             rng_of_noise = make_generator(0, image.device)
             level = most_likely_noise(prior, image[None], known[None], filled, noise, rng=rng_of_noise)

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from diffbcp_cli import priors as weights
-from diffbcp_cli.priors.base import GaussianPrior, NetworkPrior, as_masked
+from diffbcp_cli.errors import ModelError
+from diffbcp_cli.priors.base import Traits
+from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.mixed import MixedPrecision
+from diffbcp_cli.priors.network import NetworkPrior
 from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
 from diffbcp_cli.priors.precondition import EDM
 from diffbcp_cli.priors.sizes import Fitted, Tiled, cut, noise_gain, reflected
@@ -29,7 +32,7 @@ class Spy:
     """A prior that gives its input back and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.network: nn.Module = nn.Identity()
+        self.traits = Traits()
         self.calls: list[tuple[tuple[int, ...], list[float]]] = []
 
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
@@ -137,7 +140,7 @@ def lively(config: NaturalConfig) -> Natural:
 
 def test_tiles_of_a_convolutional_network_agree_with_the_whole_and_show_no_seam():
     network = lively(NaturalConfig(channels=(16, 32), blocks=(1, 1)))
-    whole = NetworkPrior(network, EDM(network), multiple=4)
+    whole = NetworkPrior(network, EDM(network), Traits(channels=3), multiple=4)
     x = torch.rand(1, 3, 160, 160, generator=torch.Generator().manual_seed(2)) * 2 - 1
     reference = whole.denoise(x, 0.4)
     tiled = Tiled(whole, size=96, overlap=48, multiple=4).denoise(x, 0.4)
@@ -209,7 +212,7 @@ def test_compile_wraps_the_call_and_leaves_the_network_bare(monkeypatch):
 
 def masked_natural() -> NetworkPrior:
     network = lively(NaturalConfig(channels=(16, 32), blocks=(1, 1), takes_mask=True))
-    return NetworkPrior(network, EDM(network), multiple=4, takes_mask=True)
+    return NetworkPrior(network, EDM(network), Traits(channels=3, takes_mask=True), multiple=4)
 
 
 def test_tiles_of_a_prior_that_takes_a_mask_agree_with_the_whole():
@@ -219,7 +222,7 @@ def test_tiles_of_a_prior_that_takes_a_mask_agree_with_the_whole():
     known = torch.rand(1, 3, 150, 160, generator=rng) < 0.3
     reference = whole.fill(x, known, 0.4)
     tiled = Tiled(whole, size=96, overlap=48, multiple=4)
-    assert as_masked(tiled) is tiled
+    assert tiled.traits == whole.traits
     assert ((tiled.fill(x, known, 0.4) - reference) / 2).square().mean() < 1e-6
     assert (reference - whole.denoise(x, 0.4)).abs().mean() > 0.005  # the mask says something
 
@@ -238,8 +241,17 @@ def test_a_grey_picture_is_filled_as_three_equal_channels():
 
 
 def test_a_prior_without_a_mask_says_so():
-    assert as_masked(GaussianPrior(torch.zeros(()), torch.tensor(0.25))) is None
-    assert as_masked(Tiled(Spy(), size=64, overlap=16, multiple=8)) is None
+    tiled, image = Tiled(Spy(), size=64, overlap=16, multiple=8), torch.zeros(1, 3, 64, 64)
+    assert not tiled.traits.takes_mask
+    with pytest.raises(ModelError, match="mask"):
+        tiled.fill(image, image > 0, 0.1)
+
+
+def test_a_resized_image_takes_no_mask():
+    fitted = Fitted(masked_natural(), size=32)
+    assert not fitted.traits.takes_mask
+    assert fitted.traits.shrinks(16, 33)
+    assert not fitted.traits.shrinks(32, 32)
 
 
 def test_many_pictures_go_through_the_network_a_few_at_a_time():

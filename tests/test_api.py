@@ -12,7 +12,7 @@ import diffbcp_cli
 from diffbcp_cli import denoise, inpaint
 from diffbcp_cli.errors import DiffbcpError, InputError, MaskError, UsageError
 from diffbcp_cli.jobs import arrays as api
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 
 QUICK = {"prior": "none", "iterations": 6, "burn_in": 3, "rank": 3, "device": "cpu"}
 

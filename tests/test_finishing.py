@@ -22,7 +22,8 @@ from diffbcp_cli.estimators.refine import (
 )
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.options import RunConfig
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.base import Traits
+from diffbcp_cli.priors.gaussian import GaussianPrior
 
 
 def smooth_prior(side=16, scale=3.0):
@@ -37,7 +38,7 @@ def smooth_prior(side=16, scale=3.0):
 class Masked(GaussianPrior):
     """The exact prior that also takes a mask; it has no use for a guess."""
 
-    takes_mask = True
+    traits = Traits(takes_mask=True)
 
     def fill(self, x, known, sigma):
         covariance = (self.basis * self.var.flatten()) @ self.basis.T
@@ -142,8 +143,8 @@ def test_errors_that_are_no_numbers_take_one_call():
     assert fewest_calls(torch.full((4, 30), torch.nan)) == 1
 
 
-@pytest.mark.parametrize(("any_way_up", "shapes"), [(True, [(6, 8), (8, 6)]), (False, [(6, 8)])])
-def test_each_step_shows_the_next_quarter_turn_to_a_network_that_knows_them(any_way_up, shapes):
+@pytest.mark.parametrize(("turned", "shapes"), [(True, [(6, 8), (8, 6)]), (False, [(6, 8)])])
+def test_each_step_shows_the_next_quarter_turn_to_a_network_that_knows_them(turned, shapes):
     """D leans to the right; over four steps that cancels if the picture is turned, and adds up if it is not."""
     seen = []
 
@@ -153,15 +154,15 @@ def test_each_step_shows_the_next_quarter_turn_to_a_network_that_knows_them(any_
             return x + torch.linspace(-1, 1, x.shape[-1]).expand_as(x)
 
     prior = Leaning(torch.zeros(()), torch.ones(()))
-    if any_way_up:
-        prior.network.any_way_up = True
+    if turned:
+        prior.traits = Traits(rotations=4)
     values, known = torch.zeros(1, 6, 8), torch.zeros(1, 6, 8, dtype=torch.bool)
     known[0, 0, 0] = True
     done = finish(prior, values, known, values, 0.1, calls=5)
     first = finish(prior, values, known, values, 0.1, calls=1)
     assert sorted(set(seen)) == shapes
     off = (done - first)[~known].abs().max()
-    assert off < 1e-5 if any_way_up else off > 1
+    assert off < 1e-5 if turned else off > 1
 
 
 def test_where_nothing_is_missing_one_call_is_all():
@@ -186,7 +187,7 @@ def test_where_nothing_is_missing_the_answers_in_four_turns_are_averaged(calls, 
             return x + torch.linspace(-1, 1, x.shape[-1]).expand_as(x)
 
     prior, values = Leaning(torch.zeros(()), torch.ones(())), torch.rand(3, 6, 8)
-    prior.network.any_way_up = True
+    prior.traits = Traits(rotations=4)
     done = finish(prior, values, torch.ones(3, 6, 8, dtype=torch.bool), values, 0.1, calls=calls)
     assert torch.allclose(done, values, atol=1e-6) == cancels
 

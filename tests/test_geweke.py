@@ -26,7 +26,7 @@ from diffbcp_cli.lowrank.tensorize import tensorize
 from diffbcp_cli.methods.coupling import CouplingRule
 from diffbcp_cli.methods.split_gibbs import Chain, Settings, SplitGibbs
 from diffbcp_cli.priors import grids
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.reverse import sample
 from diffbcp_cli.run.diagnostics import effective_sample_size
 

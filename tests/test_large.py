@@ -15,7 +15,7 @@ from diffbcp_cli.errors import InputError
 from diffbcp_cli.estimators.calibrate import Calibration
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.options import FAST, SIZED, RunConfig, from_mapping, to_mapping
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.sizes import Fitted
 from diffbcp_cli.run import kernel
 from diffbcp_cli.run.large import (

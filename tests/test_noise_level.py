@@ -11,7 +11,7 @@ from test_finishing import config, draw, smooth_prior
 
 from diffbcp_cli.estimators.noise import LOWEST, most_likely_noise
 from diffbcp_cli.jobs.session import restore
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 
 
 def best_of_the_density(prior, values):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.priors.base import GaussianPrior, NetworkPrior, pad_to_multiple
+from diffbcp_cli.priors import LoadedPrior
+from diffbcp_cli.priors.base import Traits
+from diffbcp_cli.priors.gaussian import GaussianPrior
+from diffbcp_cli.priors.network import NetworkPrior, pad_to_multiple
 from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
 from diffbcp_cli.priors.precondition import EDM
 from diffbcp_cli.priors.reverse import sample
@@ -28,7 +31,7 @@ def prior():
     network = Natural(NaturalConfig(channels=(8, 12, 16), blocks=(1, 1, 1), embedding_channels=8))
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
-    return NetworkPrior(network, EDM(network), multiple=network.config.multiple)
+    return NetworkPrior(network, EDM(network), Traits(channels=3), multiple=network.config.multiple)
 
 
 @pytest.mark.parametrize("size", [(16, 16), (17, 31), (8, 8), (5, 3), (1, 9), (1, 1), (40, 16)])
@@ -116,8 +119,8 @@ def test_a_gaussian_prior_with_a_basis_solves_the_normal_equations():
     torch.testing.assert_close(prior.denoise(x, sigma), expected)
 
 
-def test_a_prior_draws_by_itself():
-    prior = GaussianPrior(torch.zeros(()), torch.tensor(0.25))
+def test_a_loaded_prior_draws_by_itself():
+    prior = LoadedPrior(GaussianPrior(torch.zeros(()), torch.tensor(0.25)), torch.nn.Identity(), None)
     x = 0.3 * torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     drawn = prior.sample(x, 0.3, torch.Generator().manual_seed(1))
     given = sample(prior, x, 0.3, rng=torch.Generator().manual_seed(1)).sample

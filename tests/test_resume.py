@@ -23,7 +23,7 @@ from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.options import RunConfig
 from diffbcp_cli.photos import checkpoints
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.run.outcome import Control
 
 NAMES = ("photo.mean.png", "photo.std.tiff", "photo.samples.npz")

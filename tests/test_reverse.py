@@ -7,7 +7,7 @@ import torch
 
 from diffbcp_cli.errors import UsageError
 from diffbcp_cli.priors import grids, reverse
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 
 RHO = 0.5
 VARIANCES = torch.tensor([0.01, 0.1, 0.25, 1.0, 4.0], dtype=torch.float64)

@@ -18,7 +18,7 @@ from diffbcp_cli.lowrank.tensorize import tensorize
 from diffbcp_cli.methods.coupling import CouplingRule
 from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, make_generator
 from diffbcp_cli.options import RunConfig
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.run.kernel import seed_of, settings_of
 from diffbcp_cli.run.outcome import Control
 

@@ -12,7 +12,7 @@ from test_noise_level import photograph
 
 from diffbcp_cli.estimators.uncertainty import LITTLE, USUAL, draw_pictures, smooth_std
 from diffbcp_cli.jobs.session import restore
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 
 
 @pytest.mark.statistical

@@ -13,7 +13,7 @@ from diffbcp_cli.lowrank.stream import ImageCoupling, fold, observe_in_chunks, o
 from diffbcp_cli.lowrank.sweep import Coupling, reconstruct, sweep
 from diffbcp_cli.lowrank.tensorize import Patches, SomePatches
 from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, learn_atoms
-from diffbcp_cli.priors.base import GaussianPrior
+from diffbcp_cli.priors.gaussian import GaussianPrior
 
 SIZE = (3, 45, 38)
 SHAPE = Patches(*SIZE, patch=8, stride=4)

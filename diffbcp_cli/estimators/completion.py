@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+import torch
 
 from ..methods.split_gibbs import make_generator
 from ..options import RunConfig
-from ..priors.base import Prior, Watched, as_masked
+from ..priors.base import Prior, Watched
 from ..run.chains import Chains
 from ..run.kernel import pixels_of, seed_of, tensors_of
 from ..run.large import LARGE
@@ -77,6 +78,7 @@ class Picture:
     calibration: Calibration | None = None
 
 
+@torch.no_grad()
 def picture_of(
     chains: Chains,
     prior: Prior | None,
@@ -156,7 +158,7 @@ def _complete(
             control.note("too few pixels are known near each other to choose how strongly the prior smooths")
         choice = choose(prior, values, known, held, start, guess, calls=cfg.finish)
         noise = noise_by_prior(choice)
-        if as_masked(prior) is not None:
+        if prior.traits.takes_mask:
             level, scattered = guess if noise is None else noise.std, is_scattered(entries.shown)
             choice = choose_fills(choice, prior, values, known, held, start, level, scattered=scattered)
     finished = finish_by(choice, prior, values, known, start)

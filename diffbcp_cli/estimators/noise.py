@@ -19,6 +19,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from .. import random
 from ..priors.base import Prior
 
 LOWEST = 0.003  # on [-1, 1]: below the rounding of an 8-bit picture
@@ -79,7 +80,7 @@ def _excess(
 
     The divergence by a random probe b of signs: b . (D(u + h b) - D(u)) / h.
     """
-    signs, noise = (_normal(values, rng) for _ in range(2))
+    signs, noise = (random.normal_like(values, rng=rng) for _ in range(2))
     probe = torch.where(known, signs.sign(), 0.0)
     u = torch.where(known, values, filled + sigma * noise)
     clean = prior.denoise(u, sigma)
@@ -96,10 +97,6 @@ def _excess(
     usable = parts[:, (parts[2] >= whole[2] / (4 * parts.shape[1])) & (parts[1] > 0) & (parts[0] > 0)]
     level = math.log(sigma)
     return float((whole[0] / whole[1]).log() / 2 - level), (usable[0] / usable[1]).log() / 2 - level
-
-
-def _normal(like: Tensor, rng: Generator) -> Tensor:
-    return torch.randn(like.shape, generator=rng, device=rng.device, dtype=like.dtype).to(like.device)
 
 
 def _in_blocks(image: Tensor) -> Tensor:

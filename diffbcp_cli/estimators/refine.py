@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..priors.base import Prior, as_masked
+from ..priors.base import Prior, can_fill
 from ..priors.interpolate import interpolate
 from .ensemble import average, weigh
 from .parts import parts_with
@@ -67,7 +67,7 @@ def finish(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: fl
     """
     steps = _steps(prior, values, known, start, level)
     if calls and bool(known.all()):  # every step is D(values), in another turn
-        turns = min(calls, _turns(prior))
+        turns = min(calls, prior.traits.rotations)
         return torch.stack(list(islice(steps, turns))).mean(0)
     finished = torch.where(known, values, start)
     for _ in range(calls):
@@ -92,14 +92,14 @@ def _fills(
 
     Also the start itself, with the former fill where no known pixel is near: of that the tensor model knows nothing.
     """
-    masked, shape = as_masked(prior), values.shape
-    assert masked is not None
+    assert can_fill(prior)
+    shape = values.shape
     level = max(level, _LOWEST)
     values, known, start = (image.reshape(-1, *shape[-3:]) for image in (values, known, start))
-    alone = masked.fill(interpolate(values, known), known, level)
+    alone = prior.fill(interpolate(values, known), known, level)
     near = _near(known).to(start.dtype)
     start = near * start + (1 - near) * alone
-    guided = masked.fill(torch.where(known, values, start), known, level)
+    guided = prior.fill(torch.where(known, values, start), known, level)
     return start.reshape(shape), [alone.reshape(shape), guided.reshape(shape)]
 
 
@@ -115,16 +115,11 @@ def _near(known: Tensor) -> Tensor:
 def _steps(prior: Prior, values: Tensor, known: Tensor, start: Tensor, level: float) -> Iterator[Tensor]:
     """Yield D(u, level) of one step after the other, for ever."""
     u = torch.where(known, values, start)
-    for quarters in cycle(range(_turns(prior))):
+    for quarters in cycle(range(prior.traits.rotations)):
         picture = torch.rot90(u if u.ndim == 4 else u[None], quarters, (-2, -1))
         finished = torch.rot90(prior.denoise(picture, level), -quarters, (-2, -1)).reshape(u.shape)
         yield finished
         u = torch.where(known, values, u + RELAXATION * (finished - u))
-
-
-def _turns(prior: Prior) -> int:
-    """The quarter turns in which a picture may be shown to the network."""
-    return 4 if getattr(prior.network, "any_way_up", False) else 1
 
 
 def choose(

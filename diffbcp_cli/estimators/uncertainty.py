@@ -20,6 +20,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from .. import random
 from ..priors.base import Prior
 from ..priors.reverse import sample
 
@@ -62,7 +63,7 @@ def draw_pictures(
     while True:
         x = finished
         for s in schedule:
-            noise = torch.randn(x.shape, generator=rng, device=rng.device, dtype=x.dtype).to(x.device)
+            noise = random.normal_like(x, rng=rng)
             lacking = math.sqrt(max(0.0, s**2 - level**2))
             u = torch.where(known, values + lacking * noise, x + s * noise)
             if s > level:

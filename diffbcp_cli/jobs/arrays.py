@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import InputError, MaskError
 from ..options import from_mapping
 from ..priors import load_prior
-from ..priors.base import Prior
+from ..priors.base import Denoises, Prior, as_prior
 from ..run.chains import Trace
 from . import session as restoration
 
@@ -35,12 +35,12 @@ class Restoration:
 
 
 def inpaint(
-    image: ArrayLike, mask: ArrayLike, *, prior: Prior | str = "natural", **options: Any
+    image: ArrayLike, mask: ArrayLike, *, prior: Prior | Denoises | str = "natural", **options: Any
 ) -> Restoration:
     """Fill the pixels of `image` that `mask` does not mark as observed, and remove noise from the rest.
 
     image: (H, W), (H, W, 1) or (H, W, 3); uint8, uint16, or float in [0, 1]. mask: True = observed, (H, W) or
-    the image's own shape. prior: a name, a folder, a Hub id, a loaded prior, or "none". options: those of
+    the image's own shape. prior: a name, a folder, a Hub id, an object with `denoise`, or "none". options: those of
     the command line, with underscores (iterations=50, seed=1).
 
     >>> import numpy as np
@@ -68,7 +68,7 @@ def inpaint(
     return _restore(image, pixels, unit, observed, prior, options)
 
 
-def denoise(image: ArrayLike, *, prior: Prior | str = "natural", **options: Any) -> Restoration:
+def denoise(image: ArrayLike, *, prior: Prior | Denoises | str = "natural", **options: Any) -> Restoration:
     """Remove noise of unknown strength from `image`; see `inpaint` for shapes and options.
 
     >>> import numpy as np
@@ -88,13 +88,13 @@ def _restore(
     pixels: NDArray[np.float32],
     unit: float,
     observed: NDArray[np.bool_],
-    prior: Prior | str,
+    prior: Prior | Denoises | str,
     options: dict[str, Any],
 ) -> Restoration:
     if not np.isfinite(pixels[observed]).all():
         raise InputError("the image has NaN or infinite values among its observed pixels")
     cfg = from_mapping({**options, "prior": prior if isinstance(prior, str) else "loaded"})
-    used = restoration.open_prior(cfg) if isinstance(prior, str) else prior
+    used = restoration.open_prior(cfg) if isinstance(prior, str) else as_prior(prior)
     outcome = restoration.restore(pixels, observed, cfg, prior=used)
     shape = np.shape(image)
     mean = outcome.mean.reshape(shape)

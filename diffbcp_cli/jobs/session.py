@@ -13,7 +13,7 @@ from ..estimators.completion import Entries, Picture, picture_of, watched
 from ..options import RunConfig
 from ..priors import Download, LoadedPrior, load_prior
 from ..priors.base import Prior
-from ..priors.sizes import FIT_SIDE, Fitted, as_fitted, shrinks
+from ..priors.sizes import FIT_SIDE, Fitted
 from ..run.budget import within_budget
 from ..run.chains import Chains
 from ..run.convergence import Convergence, convergence
@@ -63,7 +63,7 @@ def restore(
             f"{SMALLEST_SIDE}x{SMALLEST_SIDE}"
         )
     cfg = for_size(cfg, height, width, float(observed.mean()))
-    if cfg.prior_scale == "fit" and prior is not None and as_fitted(prior) is None:
+    if cfg.prior_scale == "fit" and prior is not None and prior.traits.shrinks_to is None:
         prior = Fitted(prior, size=FIT_SIDE)
 
     def one(pixels: Floats, observed: Bools, cfg: RunConfig, name: str, control: Control) -> Outcome:
@@ -86,7 +86,7 @@ def _restore_whole(
 ) -> Outcome:
     """Restore by chains over the whole picture."""
     started, device = time.perf_counter(), pick_device(cfg.device)
-    shrunk = prior is not None and shrinks(prior, *observed.shape[:2])
+    shrunk = prior is not None and prior.traits.shrinks(*observed.shape[:2])
     finisher = prior if cfg.finish > 0 and not shrunk else None
     entries = Entries.split(observed, cfg, name, finishes=finisher is not None)
     given = entries.given

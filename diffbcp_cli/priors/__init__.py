@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .base import Prior, Traits, as_prior, can_fill
 from .fetch import Download, Files, Identity, fetch, identify, sha256_of
 from .load import SCALES, LoadedPrior, build, load_prior
 from .registry import Source, find, models_folder, registry
@@ -12,8 +13,12 @@ __all__ = [
     "Files",
     "Identity",
     "LoadedPrior",
+    "Prior",
     "Source",
+    "Traits",
+    "as_prior",
     "build",
+    "can_fill",
     "fetch",
     "find",
     "identify",

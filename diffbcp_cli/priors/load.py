@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import pick_device, pick_precision
 from ..errors import ModelError, UsageError
+from .base import Prior, Traits, Wrapper
 from .fetch import Download, Files, Identity, fetch, identify
 from .registry import find
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor, nn
 
-    from .base import Prior
     from .precondition import Denoiser
     from .reverse import Solver
 
@@ -33,35 +33,29 @@ NATURAL_OVERLAP = 64  # tiles then differ from the whole by 0.0002 at most (meas
 class Built:
     """A network and how it is used.
 
-    size: the side it was trained at, or None if any will do. precondition: the network, as it is to be
-    called, to a denoiser. tolerant: measured to lose nothing in bfloat16. takes_mask: the denoiser does.
+    precondition: the network, as it is to be called, to a denoiser. multiple: its sides must be multiples of
+    this. tolerant: measured to lose nothing in bfloat16.
     """
 
     network: nn.Module
     precondition: Callable[[nn.Module], Denoiser]
-    channels: int
+    traits: Traits
     multiple: int
-    size: int | None
     tolerant: bool = False
-    takes_mask: bool = False
 
 
-class LoadedPrior:
-    """A prior that knows where it came from."""
+class LoadedPrior(Wrapper):
+    """A prior that knows where it came from. network: the bare torch module."""
 
-    def __init__(self, prior: Prior, identity: Identity, *, parameters: int) -> None:
-        self.prior = prior
+    def __init__(self, prior: Prior, network: nn.Module, identity: Identity) -> None:
+        super().__init__(prior)
+        self.network = network
         self.identity = identity
-        self.parameters = parameters
 
     @property
-    def network(self) -> nn.Module:
-        """The bare torch module."""
-        return self.prior.network
-
-    def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
-        """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
-        return self.prior.denoise(x, sigma)
+    def parameters(self) -> int:
+        """How many weights the network has."""
+        return sum(p.numel() for p in self.network.parameters())
 
     def sample(
         self, x: Tensor, rho: float, rng: Generator, *, solver: Solver = "second-order", calls: int = 4
@@ -70,20 +64,6 @@ class LoadedPrior:
         from .reverse import sample
 
         return sample(self.prior, x, rho, solver=solver, calls=calls, rng=rng).sample
-
-    @property
-    def takes_mask(self) -> bool:
-        """Whether there is a `fill`."""
-        return bool(getattr(self.prior, "takes_mask", False))
-
-    def fill(self, x: Tensor, known: Tensor, sigma: Tensor | float) -> Tensor:
-        """E[x0 | x0 + sigma eps = x where known]: x and known, bool, (B, C, H, W), sigma a scalar or (B,)."""
-        from .base import as_masked
-
-        prior = as_masked(self.prior)
-        if prior is None:
-            raise ModelError("this prior does not take a mask")
-        return prior.fill(x, known, sigma)
 
 
 def load_prior(
@@ -112,31 +92,26 @@ def load_prior(
     built = build(files)
     dtype = pick_precision(precision, where, tolerant=built.tolerant)
     prior = assemble(built, device=where, dtype=dtype, scale=scale, compile=compile)
-    return LoadedPrior(prior, identity, parameters=sum(p.numel() for p in built.network.parameters()))
+    return LoadedPrior(prior, built.network, identity)
 
 
 def assemble(
     built: Built, *, device: torch.device, dtype: torch.dtype, scale: str = "tile", compile: bool = False
 ) -> Prior:
     """Put the network on the device and give it any number type, any image size, grey or colour."""
-    from .base import NetworkPrior
     from .mixed import MixedPrecision
+    from .network import NetworkPrior
     from .sizes import FIT_SIDE, Fitted, Tiled
 
     network = built.network.eval().requires_grad_(False).to(device)
     on_gpu = device.type == "cuda"
-    channels_last = on_gpu or built.size is None  # `natural` wants it everywhere
+    channels_last = on_gpu or built.traits.native_size is None  # `natural` wants it everywhere
     fast = MixedPrecision(network, dtype=dtype, channels_last=channels_last, compile=compile)
     denoiser = built.precondition(fast)
-    prior = NetworkPrior(
-        network,
-        denoiser,
-        channels=built.channels,
-        multiple=built.multiple,
-        takes_mask=built.takes_mask,
-    )
+    prior = NetworkPrior(network, denoiser, built.traits, multiple=built.multiple)
     batch = 4 if on_gpu else 1
-    if built.size is None:
+    size = built.traits.native_size
+    if size is None:
         if scale == "fit":
             return Fitted(prior, size=FIT_SIDE)
         return Tiled(
@@ -148,8 +123,8 @@ def assemble(
             extend=False,
         )
     if scale == "fit":
-        return Fitted(prior, size=built.size)
-    return Tiled(prior, size=built.size, overlap=built.size // 4, multiple=built.multiple, batch=batch)
+        return Fitted(prior, size=size)
+    return Tiled(prior, size=size, overlap=size // 4, multiple=built.multiple, batch=batch)
 
 
 def build(files: Files) -> Built:
@@ -179,15 +154,8 @@ def _natural(config: Mapping[str, Any], files: Files) -> Built:
     shape = NaturalConfig.from_options(config)
     network = Natural(shape)
     fit_weights(network, read_weights(files.weights))
-    return Built(
-        network,
-        EDM,
-        shape.image_channels,
-        shape.multiple,
-        None,
-        tolerant=True,
-        takes_mask=shape.takes_mask,
-    )
+    traits = Traits(channels=shape.image_channels, takes_mask=shape.takes_mask, rotations=4)
+    return Built(network, EDM, traits, shape.multiple, tolerant=True)
 
 
 def _adm(config: Mapping[str, Any], files: Files) -> Built:
@@ -201,7 +169,8 @@ def _adm(config: Mapping[str, Any], files: Files) -> Built:
     with torch.device("meta"):
         network = AdmUNet(shape)
     fit_weights(network, read_weights(files.weights))
-    return Built(network, VP, shape.in_channels, shape.multiple, shape.image_size)
+    traits = Traits(channels=shape.in_channels, native_size=shape.image_size)
+    return Built(network, VP, traits, shape.multiple)
 
 
 def _ddpm(config: Mapping[str, Any], files: Files) -> Built:
@@ -215,7 +184,8 @@ def _ddpm(config: Mapping[str, Any], files: Files) -> Built:
         network = DdpmUNet(shape)
     fit_weights(network, modern_keys(read_weights(files.weights)))
     size = shape.sample_size + -shape.sample_size % shape.multiple
-    return Built(network, _schedule(files.schedule or {}), shape.in_channels, shape.multiple, size)
+    traits = Traits(channels=shape.in_channels, native_size=size)
+    return Built(network, _schedule(files.schedule or {}), traits, shape.multiple)
 
 
 def _only_pixels(channels: int) -> None:

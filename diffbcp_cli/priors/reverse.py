@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import Generator, Tensor
 
+from .. import random
 from ..errors import UsageError
 from . import grids
 from .base import Prior
@@ -36,6 +37,7 @@ class ReverseDraw:
     calls: int
 
 
+@torch.no_grad()
 def sample(
     prior: Prior,
     x: Tensor,
@@ -57,10 +59,6 @@ def sample(
     return steps[solver](prior, x, grids.power_grid(rho, calls), rng=rng)
 
 
-def _noise_like(x: Tensor, rng: Generator) -> Tensor:
-    return torch.randn(x.shape, generator=rng, device=rng.device, dtype=x.dtype).to(x.device)
-
-
 def ancestral(prior: Prior, x: Tensor, levels: Tensor, *, rng: Generator) -> ReverseDraw:
     """At each level draw the next x as if the denoised image were x0 itself.
 
@@ -73,7 +71,7 @@ def ancestral(prior: Prior, x: Tensor, levels: Tensor, *, rng: Generator) -> Rev
         q = (s_next / s) ** 2
         x = means[-1] + q * (x - means[-1])
         if s_next > 0:
-            x = x + s_next * math.sqrt(1 - q) * _noise_like(x, rng)
+            x = x + s_next * math.sqrt(1 - q) * random.normal_like(x, rng=rng)
     return ReverseDraw(sample=x, mean=means[0], last_mean=means[-1], calls=len(means))
 
 
@@ -94,7 +92,7 @@ def second_order(prior: Prior, x: Tensor, levels: Tensor, *, rng: Generator) -> 
             x = means[-1]
             break
         h, q = math.log(s / s_next), (s_next / s) ** 2
-        x = means[-1] + q * (x - means[-1]) + s_next * math.sqrt(1 - q) * _noise_like(x, rng)
+        x = means[-1] + q * (x - means[-1]) + s_next * math.sqrt(1 - q) * random.normal_like(x, rng=rng)
         if len(means) > 1:
             slope = (means[-1] - means[-2]) / h_before
             x = x + (h - (1 - q) / 2) * slope
@@ -121,5 +119,5 @@ def euler_vp(prior: Prior, x: Tensor, times: Tensor, *, rng: Generator) -> Rever
         drift = -0.5 * beta * y - 2 * s * (sigma_rate / sigma) * (means[-1] - y / s)
         y = y + (t_next - t) * drift
         if t_next > 0:
-            y = y + s * math.sqrt(2 * sigma_rate * sigma * (t - t_next)) * _noise_like(y, rng)
+            y = y + s * math.sqrt(2 * sigma_rate * sigma * (t - t_next)) * random.normal_like(y, rng=rng)
     return ReverseDraw(sample=y, mean=means[0], last_mean=means[-1], calls=len(means))

@@ -7,15 +7,14 @@ the network's own size and back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from .base import Drawing, Prior, as_masked
+from .base import Ask, Prior, Wrapper
 
 FIT_SIDE = 256  # of the copy that a network of any size is given where it is not to see the whole
 
@@ -92,7 +91,7 @@ def _window(start: int, tile: int, length: int, overlap: int) -> Tensor:
     return u.square() * (3 - 2 * u)
 
 
-class Tiled(Drawing):
+class Tiled(Wrapper):
     """A prior for images of any size from one that is at home at `size` x `size`.
 
     overlap: pixels that neighbouring tiles share. multiple: tiles are shifted by multiples of this.
@@ -105,7 +104,7 @@ class Tiled(Drawing):
     ) -> None:
         if not 0 <= overlap < size:
             raise ValueError(f"tiles of {size} pixels cannot overlap by {overlap}")
-        self.prior = prior
+        super().__init__(prior)
         self.size = size
         self.overlap = overlap
         self.multiple = multiple
@@ -113,38 +112,18 @@ class Tiled(Drawing):
         self.extend = extend
         self._axes: dict[tuple[int, torch.device], Axis] = {}
 
-    @property
-    def network(self) -> nn.Module:
-        """The bare torch module."""
-        return self.prior.network
-
-    @property
-    def takes_mask(self) -> bool:
-        """Whether there is a `fill`."""
-        return as_masked(self.prior) is not None
-
-    def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
-        """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
-        return self._by_tiles(lambda parts, levels: self.prior.denoise(parts[0], levels), [x], sigma)
-
-    def fill(self, x: Tensor, known: Tensor, sigma: Tensor | float) -> Tensor:
-        """E[x0 | x0 + sigma eps = x where known]: x and known, bool, (B, C, H, W), sigma a scalar or (B,)."""
-        prior = as_masked(self.prior)
-        assert prior is not None
-        return self._by_tiles(lambda parts, levels: prior.fill(parts[0], parts[1], levels), [x, known], sigma)
-
-    def _by_tiles(
-        self, call: Callable[[list[Tensor], Tensor], Tensor], images: list[Tensor], sigma: Tensor | float
-    ) -> Tensor:
-        """Call the prior on the same tile of all images, one tile after the other, and blend its answers."""
+    def _answer(self, ask: Ask, images: tuple[Tensor, ...], sigma: Tensor | float) -> Tensor:
+        """Call the prior on the same tile of all images, a few tiles at a time, and blend its answers."""
         x = images[0]
         batch, _, height, width = x.shape
         levels = as_levels(sigma, x)
         if not self.extend and max(height, width) <= self.size:
-            return call(images, levels)
+            return ask(*images, levels)
         if batch > self.batch:
             cuts = [slice(first, first + self.batch) for first in range(0, batch, self.batch)]
-            return torch.cat([self._by_tiles(call, [i[part] for i in images], levels[part]) for part in cuts])
+            return torch.cat(
+                [self._answer(ask, tuple(i[part] for i in images), levels[part]) for part in cuts]
+            )
         rows, columns = self._axis(height, x.device), self._axis(width, x.device)
         down = reflected(height, before=rows.before, after=rows.after, device=x.device)
         across = reflected(width, before=columns.before, after=columns.after, device=x.device)
@@ -155,7 +134,7 @@ class Tiled(Drawing):
         for first in range(0, len(corners), at_once):
             part = corners[first : first + at_once]
             windows = [torch.cat([_window_of(p, rows, columns, i, j) for i, j in part]) for p in padded]
-            answers = call(windows, levels.repeat(len(part)))
+            answers = ask(*windows, levels.repeat(len(part)))
             for (i, j), answer in zip(part, answers.chunk(len(part)), strict=True):
                 weight = rows.weights[i][:, None] * columns.weights[j]  # (tile, tile)
                 _window_of(result, rows, columns, i, j).add_(answer * weight.to(x.dtype))
@@ -186,43 +165,25 @@ def as_levels(sigma: Tensor | float, x: Tensor) -> Tensor:
     return torch.full((x.shape[0],), float(sigma), dtype=x.dtype, device=x.device)
 
 
-class Fitted(Drawing):
+class Fitted(Wrapper):
     """A prior for images of any size that resizes them to `size` x `size` (bicubic) and the answer back.
 
     Resizing averages the noise, so the network is told the level that is left in the resized image.
     """
 
     def __init__(self, prior: Prior, *, size: int) -> None:
-        self.prior = prior
+        super().__init__(prior, replace(prior.traits, takes_mask=False, shrinks_to=size))
         self.size = size
 
-    @property
-    def network(self) -> nn.Module:
-        """The bare torch module."""
-        return self.prior.network
-
-    def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
-        """E[x0 | x0 + sigma eps = x]: x (B, C, H, W) on [-1, 1], sigma a scalar or (B,)."""
+    def _answer(self, ask: Ask, images: tuple[Tensor, ...], sigma: Tensor | float) -> Tensor:
+        (x,) = images
         height, width = x.shape[-2:]
         levels = as_levels(sigma, x)
         if (height, width) == (self.size, self.size):
-            return self.prior.denoise(x, levels)
+            return ask(x, levels)
         left = noise_gain(height, self.size) * noise_gain(width, self.size)
-        answer = self.prior.denoise(resize(x, self.size, self.size), levels * left)
+        answer = ask(resize(x, self.size, self.size), levels * left)
         return resize(answer, height, width)
-
-
-def as_fitted(prior: Prior | None) -> Fitted | None:
-    """The part of a prior that resizes images, if it has one."""
-    while prior is not None and not isinstance(prior, Fitted):
-        prior = getattr(prior, "prior", None)
-    return prior
-
-
-def shrinks(prior: Prior | None, height: int, width: int) -> bool:
-    """Whether the prior sees an image of this size as a smaller copy, and knows nothing of its detail."""
-    fitted = as_fitted(prior)
-    return fitted is not None and max(height, width) > fitted.size
 
 
 def resize(x: Tensor, height: int, width: int) -> Tensor:

@@ -70,6 +70,7 @@ def _seconds_per_step(sampler: SplitGibbs, device: torch.device) -> float:
     return (times[3] - times[1]) / 2
 
 
+@torch.no_grad()
 def _seconds_to_finish(prior: Prior, pixels: Floats, calls: int, device: torch.device) -> float:
     """What the prior will take after the chains, from the time of one call."""
     started = time.perf_counter()

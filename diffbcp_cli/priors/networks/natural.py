@@ -168,10 +168,7 @@ class Natural(UNet):
     """F(c_in x, c_noise) of EDM: image (B, C, H, W) and c_noise (B,) to (B, C, H, W).
 
     What is missing is filled by a network of its own, `filler`: one that has learned both denoises worse by 0.4 dB.
-    any_way_up: it has learned from photographs in all quarter turns.
     """
-
-    any_way_up = True
 
     def __init__(self, config: NaturalConfig) -> None:
         super().__init__(config, masked=False)
