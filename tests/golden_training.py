@@ -11,9 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import training_data
 from golden_runs import kind_of_machine
-from PIL import Image
 
 from diffbcp_cli import training
 from diffbcp_cli.priors.networks.natural import NaturalConfig
@@ -32,11 +31,8 @@ SETTINGS = training.TrainSettings(
 
 
 def make_photos(folder: Path) -> training.Photos:
-    """Write twelve smooth pictures of different sizes and read them as the training does."""
-    rng = np.random.default_rng(0)
-    for index in range(12):
-        coarse = Image.fromarray(rng.integers(0, 256, (4, 5, 3), dtype=np.uint8))
-        coarse.resize((40 + index, 36), Image.Resampling.BICUBIC).save(folder / f"{index}.png")
+    """Write the pictures of training_data.py and read them as the training does."""
+    training_data.make_photos(folder)
     return training.load_photos(folder, SETTINGS)
 
 

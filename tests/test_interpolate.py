@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from diffbcp_cli.priors.interpolate import interpolate
-from diffbcp_cli.training.masks import draw_mask
+from diffbcp_cli.training.data import draw_mask
 
 
 def test_known_entries_are_left_alone():

@@ -1,16 +1,22 @@
 """Train the network `natural` on a folder of photographs.
 
-`train` is an iterator: each item says what one step did. The caller draws bars and lines; this package reads
-photographs, computes, and keeps the folder of the new prior up to date.
+`train` is an iterator that yields once per step and writes checkpoints. The caller shows progress and writes the
+folder of the new prior (`folder.write_model_folder`).
 """
 
-from .checkpoints import CHECKPOINT, changed_settings, load_state, resume_point, save_state, with_network_of
-from .loop import train
-from .photos import Photos, draw_batch, draw_crop, load_photos
+from .data import Photos, draw_batch, draw_crop, load_photos
 from .settings import PRECISIONS, Plan, TrainSettings
-from .state import TrainState, fresh_state
-from .steps import TrainInfo, learning_rate, take_step
-from .validation import FILLED, validate
+from .state import (
+    CHECKPOINT,
+    TrainState,
+    changed_settings,
+    fresh_state,
+    load_state,
+    resume_point,
+    save_state,
+    with_network_of,
+)
+from .train import FILLED, TrainInfo, learning_rate, take_step, train, validate
 
 __all__ = [
     "CHECKPOINT",

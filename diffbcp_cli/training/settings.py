@@ -1,4 +1,4 @@
-"""What decides a step of the training, and how long it goes on."""
+"""The settings of a training run, and how long it lasts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ PRECISIONS = ("fp32", "bf16")
 class TrainSettings:
     """Everything that decides what a step does, apart from the photographs and the plan.
 
-    noise_median, noise_spread: ln(sigma) ~ N(ln noise_median, noise_spread^2), on [-1, 1], kept within three
-    spreads of the median. The sampler asks for 0.1 to 1, the finish for 0.01 to 0.1.
-    zoom_share, zoom_most: this share of the crops is cut up to so many times as wide and scaled down.
-    grey_share: crops made grey, with the same noise in every channel.
-    mask_share, mask_noise: this share of the crops has entries missing (masks.py), and so much noise in the
-    median: what is to be filled has less noise than what the sampler asks for. With a share of 0 the filler stays
-    as it is, with 1 the denoiser.
-    precision: of the network, fp32 or bf16; the weights and their average stay in float32.
+    warm_up, decay_share, ema, clip: steps of linear warm-up, share of the plan with a decaying learning rate, decay
+    of the weight average, and the largest gradient norm.
+    noise_median, noise_spread: ln(sigma) ~ N(ln noise_median, noise_spread^2) on [-1, 1], cut off at three standard
+    deviations. The sampler calls the prior at sigma 0.1 to 1, the refinement at 0.01 to 0.1.
+    zoom_share, zoom_most: this share of the crops is cut up to zoom_most times larger and scaled down.
+    grey_share: this share of the crops is grey, with the same noise in every channel.
+    mask_share, mask_noise: this share of the crops has missing entries, and mask_noise in place of noise_median.
+    These crops train the filler and the others the denoiser, so a share of 0 or 1 leaves one of the two unchanged.
+    precision: of the network, fp32 or bf16. The weights and their average are always float32.
     """
 
     network: NaturalConfig = field(default_factory=lambda: NaturalConfig(takes_mask=True))
@@ -45,16 +46,19 @@ class TrainSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Refuse settings that cannot be trained with."""
         multiple = self.network.multiple
         if self.crop < multiple or self.crop % multiple:
             raise UsageError(
-                f"a crop of {self.crop} px does not fit the network", hint=f"a multiple of {multiple}"
+                f"a crop of {self.crop} pixels does not fit the network",
+                hint=f"--crop takes a multiple of {multiple}",
             )
         if self.batch_size < 1 or self.learning_rate <= 0:
             raise UsageError("the batch size and the learning rate must be positive")
         if not 0 <= self.mask_share <= 1:
-            raise UsageError(f"a share of {self.mask_share:g} of the crops", hint="--mask-share 0 .. 1")
+            raise UsageError(
+                f"{self.mask_share:g} is not a share of the crops", hint="--mask-share takes 0 to 1"
+            )
         if self.precision not in PRECISIONS:
             raise UsageError(
                 f"unknown precision {self.precision!r}", hint=f"--precision {'|'.join(PRECISIONS)}"
@@ -62,26 +66,26 @@ class TrainSettings:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number type that the network computes in."""
+        """The number type of the network's layers."""
         return torch.bfloat16 if self.precision == "bf16" else torch.float32
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to train: a number of steps, or minutes of training time summed over every stretch."""
+    """How long to train: a number of steps, or minutes of training time over all resumed runs."""
 
     steps: int | None = None
     minutes: float | None = None
 
     def __post_init__(self) -> None:
-        """Exactly one of the two."""
+        """Require exactly one of the two, and require it to be positive."""
         if (self.steps is None) == (self.minutes is None):
             raise UsageError("give either steps or minutes", hint="--minutes 120")
         if (self.steps or self.minutes or 0) <= 0:
-            raise UsageError("a plan must be longer than nothing", hint="--minutes 120")
+            raise UsageError("the number of steps or minutes must be positive", hint="--minutes 120")
 
     def progress(self, step: int, seconds: float) -> float:
-        """The share of the plan that is done after so many steps and seconds; 1 is the end."""
+        """The share of the plan that is done after these steps and seconds; 1 is the end."""
         if self.steps is not None:
             return step / self.steps
         assert self.minutes is not None

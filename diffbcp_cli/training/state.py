@@ -1,25 +1,39 @@
-"""Everything that the next step of the training depends on."""
+"""The state of a training run, and its checkpoint: everything that the next step depends on."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Generator, Tensor
 
-from ..errors import UsageError
-from ..priors.networks.natural import Natural
-from .muon import Muon
-from .settings import TrainSettings
+from ..errors import InputError, UsageError
+from ..photos.tensors import write_tensors
+from ..priors.networks.natural import Natural, NaturalConfig
+from .data import Photos
+from .optim import FILLER, Muon, make_optimizers
+from .settings import Plan, TrainSettings
 
-_FILLER = "filler."
+CHECKPOINT = "checkpoint.safetensors"
+STABLE = "stable"
+"""The folder of the checkpoint from just before the learning rate began to decay."""
+_OPTIMIZER_STATE = (("momentum",), ("step", "exp_avg", "exp_avg_sq"))  # of Muon and of AdamW, per parameter
 
 
 @dataclass
 class TrainState:
-    """Everything that the next step depends on, and the record of the past ones."""
+    """What the next step depends on, and the history so far.
+
+    average: the moving average of the weights. decaying: the learning rate has begun to decay.
+    losses, validations: (step, value), where a validation is PSNR by task (see `validate`).
+    """
 
     network: Natural
     average: Natural
@@ -33,44 +47,147 @@ class TrainState:
 
 
 def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = None) -> TrainState:
-    """The state before the first step.
+    """Return the state before the first step.
 
-    start: weights to begin with, of a network with the same channels. Blocks that they do not have begin as
-    the identity, and a filler that they do not have as the denoiser, so the network begins as good as they are.
+    start: initial weights, from a network with the same channels. Blocks that it lacks start as the identity, and a
+    filler that it lacks starts as a copy of the denoiser. So the new network starts out as good as the old one.
     """
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
         network = Natural(settings.network)
     if start is not None:
-        _begin_with(network, start)
+        _load_weights(network, start)
     average = copy.deepcopy(network).requires_grad_(False)
-    optimizers = _optimizers(network, settings)
+    optimizers = make_optimizers(network, settings)
     return TrainState(network, average, optimizers, rng=torch.Generator().manual_seed(settings.seed))
 
 
-def _begin_with(network: Natural, start: Mapping[str, Tensor]) -> None:
-    """Put weights into a network that may have more blocks, or a filler besides."""
+def _load_weights(network: Natural, start: Mapping[str, Tensor]) -> None:
+    """Load weights into a network that may have more blocks, or a filler as well."""
     own = network.state_dict()
-    start = {**{_FILLER + key: value for key, value in start.items() if _FILLER + key in own}, **start}
+    start = {**{FILLER + key: value for key, value in start.items() if FILLER + key in own}, **start}
     fits = all(key in own and own[key].shape == value.shape for key, value in start.items())
-    grown = own.keys() - start.keys()
-    if not fits or any(".blocks." not in key and key != f"{_FILLER}enter_mask.weight" for key in grown):
+    added = own.keys() - start.keys()
+    if not fits or any(".blocks." not in key and key != f"{FILLER}enter_mask.weight" for key in added):
         raise UsageError(
-            "the weights to begin with are of a network of another shape",
+            "the initial weights are of a network of another shape",
             hint=f"channels {network.config.channels}, at most {network.config.blocks} blocks",
         )
     network.load_state_dict({**own, **start})
 
 
-def _optimizers(network: Natural, settings: TrainSettings) -> tuple[Muon, torch.optim.AdamW]:
-    """Muon for the convolutions inside, AdamW for the first and last one, biases, and the noise embedding."""
-    inner: list[torch.nn.Parameter] = []
-    rest: list[torch.nn.Parameter] = []
-    for name, parameter in network.named_parameters():
-        is_inner = parameter.ndim == 4 and not name.removeprefix(_FILLER).startswith(("enter", "leave"))
-        (inner if is_inner else rest).append(parameter)
-    rate = settings.learning_rate
-    return (
-        Muon(inner, lr=rate, dtype=settings.dtype),
-        torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.99), weight_decay=0.0),
-    )
+# ---- checkpoints ----
+
+
+def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: Photos) -> None:
+    """Write the state as one safetensors file, whole or not at all."""
+    tensors: dict[str, Tensor] = {"rng": state.rng.get_state()}
+    for name, parameter in state.network.named_parameters():
+        tensors[f"network.{name}"] = parameter.detach().contiguous()
+        for optimizer in state.optimizers:
+            for key, value in optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{key}.{name}"] = value.contiguous()
+    for name, parameter in state.average.named_parameters():
+        tensors[f"average.{name}"] = parameter.detach().contiguous()
+    record = {
+        "step": state.step,
+        "seconds": state.seconds,
+        "decaying": state.decaying,
+        "losses": state.losses,
+        "validations": state.validations,
+        "settings": asdict(settings),
+        "photographs": photos.fingerprint,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(path, tensors, {"training": json.dumps(record)})
+
+
+def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainState:
+    """Read a checkpoint. The shape of the network and the photographs must be the same."""
+    state = fresh_state(settings)
+    names = {parameter: name for name, parameter in state.network.named_parameters()}
+    with _opened(path) as (file, record):
+        _require_same_run(record, settings, photos, path)
+        with torch.no_grad():
+            for name, parameter in state.network.named_parameters():
+                parameter.copy_(file.get_tensor(f"network.{name}"))
+            for name, parameter in state.average.named_parameters():
+                parameter.copy_(file.get_tensor(f"average.{name}"))
+            for optimizer, keys in zip(state.optimizers, _OPTIMIZER_STATE, strict=True):
+                for parameter in optimizer.param_groups[0]["params"]:
+                    optimizer.state[parameter] = {
+                        key: _like(parameter, file.get_tensor(f"optimizer.{key}.{names[parameter]}"))
+                        for key in keys
+                    }
+        state.rng.set_state(file.get_tensor("rng"))
+    state.step, state.seconds, state.decaying = record["step"], record["seconds"], record["decaying"]
+    state.losses = [(step, loss) for step, loss in record["losses"]]
+    state.validations = [(step, psnr) for step, psnr in record["validations"]]
+    return state
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Open a checkpoint and yield the file and its record; a damaged one is an InputError."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file, json.loads(file.metadata()["training"])
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise InputError(
+            f"the checkpoint {path} cannot be read: {str(error).splitlines()[0]}",
+            hint="train into a new folder without --resume; --from FOLDER starts with the weights of this one",
+        ) from error
+
+
+def _like(parameter: Tensor, value: Tensor) -> Tensor:
+    """The value in the memory layout of its parameter, as the optimizer keeps it."""
+    return torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
+
+
+def _require_same_run(record: dict[str, Any], settings: TrainSettings, photos: Photos, path: Path) -> None:
+    if NaturalConfig.from_options(record["settings"]["network"]) != settings.network:
+        raise UsageError(f"{path} holds a network of another shape", hint="train into a new folder")
+    if record["photographs"] != photos.fingerprint:
+        raise UsageError(
+            f"{path} was trained on other photographs", hint="restore the folder, or train into a new one"
+        )
+
+
+# ---- resuming ----
+
+
+def resume_point(folder: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> TrainState:
+    """Return the state to continue from: the last checkpoint, or the one from before the decay.
+
+    If the last checkpoint is in the decay of a shorter plan, and the new plan would not decay yet at that point,
+    training continues from `stable/`.
+    """
+    last = folder / CHECKPOINT
+    if not last.is_file():
+        raise InputError(f"there is no checkpoint in {folder}", hint="leave out --resume")
+    state = load_state(last, settings, photos)
+    too_early = plan.progress(state.step, state.seconds) <= 1 - settings.decay_share
+    if state.decaying and too_early:
+        state = load_state(folder / STABLE / CHECKPOINT, settings, photos)
+    return state
+
+
+def with_network_of(path: Path, settings: TrainSettings) -> TrainSettings:
+    """The settings with the network of a checkpoint; the settings themselves if there is no checkpoint."""
+    if not path.is_file():
+        return settings
+    with _opened(path) as (_, record):
+        shape = NaturalConfig.from_options(record["settings"]["network"])
+    return replace(settings, network=shape)
+
+
+def changed_settings(path: Path, settings: TrainSettings) -> dict[str, tuple[Any, Any]]:
+    """Settings that differ from those of a checkpoint, by name: (then, now).
+
+    Everything but the network's shape may change when a run is resumed. If nothing changes, the resumed run equals
+    an uninterrupted one bit for bit.
+    """
+    with _opened(path) as (_, record):
+        then = record["settings"]
+    now = json.loads(json.dumps(asdict(settings)))
+    return {key: (then.get(key), value) for key, value in now.items() if then.get(key) != value}

@@ -1,8 +1,9 @@
-"""The photographs to train on, and batches of noisy, masked crops of them."""
+"""The training data: photographs in memory, and batches of noisy crops with missing entries."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,19 +14,23 @@ from PIL import Image
 from torch import Generator, Tensor
 
 from ..errors import InputError
+from ..photos.mask_kinds import Per, make
 from ..photos.photo import read_photo
 from ..priors.interpolate import interpolate
-from .masks import draw_mask
 from .settings import TrainSettings
 
 Pixels = NDArray[np.uint8]
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"})
+HELD_OUT_SHARE, HELD_OUT_MOST = 10, 16  # one photograph in ten, at most 16
 
 
 @dataclass(frozen=True)
 class Photos:
-    """Photographs in memory: each (H, W, 3) uint8; some are held out to validate on."""
+    """Photographs in memory, each (H, W, 3) uint8, split into training and validation.
+
+    skipped: by name, why a file was not used. fingerprint: a hash of names and sizes.
+    """
 
     train: list[Pixels]
     held_out: list[Pixels]
@@ -34,12 +39,11 @@ class Photos:
 
 
 def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None = None) -> Photos:
-    """Read every photograph under a folder; what cannot be read or is too small is named in `skipped`.
+    """Read every photograph below a folder. Files that are unreadable or too small are listed in `skipped`.
 
-    without: a folder inside it to leave out, such as the one that the new prior is written to.
-
-    One in ten, at most 16, is held out: those whose names hash lowest, so that the choice stays when
-    others are added or removed.
+    without: a folder inside it to ignore, such as the folder of the new prior.
+    One photograph in ten, at most 16, is held out for validation: those whose names have the smallest hashes. So
+    the choice stays the same when other photographs come or go.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder", hint="diffbcp train PHOTOS/ -o my-prior/")
@@ -54,13 +58,27 @@ def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None =
         except InputError as error:
             skipped[name] = error.message
     if not pixels:
-        reason = "; ".join(list(skipped.values())[:3])
+        reasons = "; ".join(list(skipped.values())[:3])
         raise InputError(
-            f"there is no photograph to train on in {folder}" + (f": {reason}" if reason else "")
+            f"there is no photograph to train on in {folder}" + (f": {reasons}" if reasons else "")
         )
-    held = sorted(pixels, key=lambda name: hashlib.sha256(name.encode()).digest())[
-        : min(16, len(pixels) // 10)
-    ]
+    return _split(pixels, skipped)
+
+
+def _read(path: Path, *, at_least: int) -> Pixels:
+    """Read a photograph of any depth and number of channels as (H, W, 3) bytes; transparency is ignored."""
+    pixels = read_photo(path).pixels
+    height, width = pixels.shape[:2]
+    if min(height, width) < at_least:
+        raise InputError(f"{path.name} is {width}x{height}, smaller than a crop of {at_least}")
+    colour = np.broadcast_to(pixels, (height, width, 3))
+    return np.rint(255 * np.clip(np.nan_to_num(colour), 0, 1)).astype(np.uint8)
+
+
+def _split(pixels: dict[str, Pixels], skipped: dict[str, str]) -> Photos:
+    """Hold some photographs out, by the hash of their names."""
+    ranked = sorted(pixels, key=lambda name: hashlib.sha256(name.encode()).digest())
+    held = ranked[: min(HELD_OUT_MOST, len(pixels) // HELD_OUT_SHARE)]
     listing = "".join(f"{name} {photo.shape}\n" for name, photo in pixels.items())
     return Photos(
         train=[photo for name, photo in pixels.items() if name not in set(held)],
@@ -70,34 +88,23 @@ def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None =
     )
 
 
-def _read(path: Path, *, at_least: int) -> Pixels:
-    """A photograph as (H, W, 3) bytes, whatever its depth and channels; transparency is ignored."""
-    pixels = read_photo(path).pixels
-    height, width = pixels.shape[:2]
-    if min(height, width) < at_least:
-        raise InputError(f"{path.name} is {width}x{height}, smaller than a crop of {at_least}")
-    colour = np.broadcast_to(pixels, (height, width, 3))
-    return np.rint(255 * np.clip(np.nan_to_num(colour), 0, 1)).astype(np.uint8)
-
-
-def _integer(below: int, rng: Generator) -> int:
-    return int(torch.randint(below, (), generator=rng))
+# ---- crops ----
 
 
 def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Tensor:
-    """One square crop (3, crop, crop) on [-1, 1]: any photograph, place, turn and flip; some zoomed out."""
+    """Draw one square crop (3, crop, crop) on [-1, 1]: random photograph, place, zoom, rotation and flip."""
     photo = photos[_integer(len(photos), rng)]
     height, width = photo.shape[:2]
-    zoom, place, grey = torch.rand(3, generator=rng).tolist()
+    zoom, scale, grey = torch.rand(3, generator=rng).tolist()
     size = settings.crop
     if zoom < settings.zoom_share:
-        size = min(round(settings.crop * (1 + place * (settings.zoom_most - 1))), height, width)
+        size = min(round(settings.crop * (1 + scale * (settings.zoom_most - 1))), height, width)
     top, left = _integer(height - size + 1, rng), _integer(width - size + 1, rng)
     window = photo[top : top + size, left : left + size]
     if size != settings.crop:
         shape = (settings.crop, settings.crop)
         window = np.asarray(Image.fromarray(window).resize(shape, Image.Resampling.BICUBIC))
-    crop = torch.from_numpy(window.copy()).permute(2, 0, 1).float() / 127.5 - 1
+    crop = as_tensor(window)
     turn = _integer(8, rng)
     crop = torch.rot90(crop, turn % 4, (1, 2))
     if turn >= 4:
@@ -107,11 +114,49 @@ def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) 
     return crop
 
 
+def as_tensor(window: Pixels) -> Tensor:
+    """(H, W, 3) bytes -> (3, H, W) on [-1, 1]."""
+    return torch.from_numpy(window.copy()).permute(2, 0, 1).float() / 127.5 - 1
+
+
+def _integer(below: int, rng: Generator) -> int:
+    return int(torch.randint(below, (), generator=rng))
+
+
+# ---- masks ----
+
+# kind, share of the masks, smallest and largest share of missing entries
+_KINDS = (
+    ("uniform", 0.45, 0.3, 0.97),
+    ("stripe", 0.2, 0.2, 0.7),
+    ("irregular", 0.2, 0.2, 0.6),
+    ("scratch", 0.05, 0.05, 0.3),
+    ("text", 0.05, 0.05, 0.3),
+    ("box", 0.05, 0.02, 0.15),
+)
+
+
+def draw_mask(shape: torch.Size, *, rng: Generator) -> Tensor:
+    """Draw the known entries of a crop, bool (C, H, W)."""
+    channels, height, width = shape
+    draw = np.random.default_rng(int(torch.randint(2**62, (), generator=rng)))
+    kind, _, least, most = _KINDS[draw.choice(len(_KINDS), p=[share for _, share, _, _ in _KINDS])]
+    missing = draw.uniform(least, most)
+    if kind == "uniform":  # log-uniform in the share that is known
+        missing = 1 - math.exp(draw.uniform(math.log(1 - most), math.log(1 - least)))
+    per: Per = "entry" if draw.random() < 0.4 else "pixel"
+    observed = make(kind, (height, width, channels), missing=missing, per=per, rng=draw)
+    return torch.from_numpy(np.array(observed)).permute(2, 0, 1)
+
+
+# ---- batches ----
+
+
 @dataclass(frozen=True)
 class Batch:
-    """Clean crops x0 (B, 3, h, w), noisy ones x0 + sigma eps, sigma (B,), and what of them is known (B, 3, h, w).
+    """Clean crops x0 (B, 3, h, w), noisy crops x0 + sigma eps, sigma (B,), and known entries (B, 3, h, w).
 
-    Where they are not known the noisy crops hold a guess from what is. masked: (B,) crops with a mask.
+    Missing entries of the noisy crops hold values interpolated from known ones. masked: (B,) crops with a mask.
     """
 
     clean: Tensor
@@ -124,7 +169,7 @@ class Batch:
 def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Batch:
     """Draw crops, noise and, for a network that takes them, masks.
 
-    A grey crop gets the same noise and mask in its three equal channels, as a grey photograph will have.
+    A grey crop has the same noise and mask in its three channels, like a grey photograph.
     """
     count = settings.batch_size
     clean = torch.stack([draw_crop(photos, settings, rng=rng) for _ in range(count)])
@@ -136,9 +181,9 @@ def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator)
         for index in masked.nonzero()[:, 0].tolist():
             known[index] = draw_mask(clean.shape[1:], rng=rng)
         known = torch.where(is_grey, known[:, :1], known)
-    spreads = torch.randn(count, generator=rng).clamp(-3, 3)
+    z = torch.randn(count, generator=rng).clamp(-3, 3)
     median = torch.where(masked, settings.mask_noise, settings.noise_median)
-    sigma = median * (settings.noise_spread * spreads).exp()
+    sigma = median * (settings.noise_spread * z).exp()
     noise = torch.randn(clean.shape, generator=rng)
     noise = torch.where(is_grey, noise[:, :1], noise)
     noisy = clean + sigma[:, None, None, None] * noise

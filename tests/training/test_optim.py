@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from diffbcp_cli.training.muon import Muon, orthogonal
+from diffbcp_cli.training.optim import Muon, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(8, 30), (30, 8), (16, 16)])

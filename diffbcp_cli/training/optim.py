@@ -1,0 +1,82 @@
+"""The optimizers: Muon for the inner convolutions, AdamW for everything else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from ..priors.networks.natural import Natural
+from .settings import TrainSettings
+
+FILLER = "filler."
+"""How the names of the filler's parameters begin."""
+
+# the quintic of Jordan et al. (2024): five iterations bring every singular value into 0.7 to 1.2
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
+_ADAM_RMS = 0.2  # the usual rms of an AdamW update, in units of its learning rate (Liu et al., 2025)
+
+
+class Muon(torch.optim.Optimizer):
+    """W <- W - lr 0.2 sqrt(max(m, n)) U V^T, where U S V^T is the momentum of the gradient, (m, n).
+
+    A convolution's weight (out, in, k, k) is taken as a matrix (out, in k k). The factor gives the update the rms of
+    an AdamW update, so one learning rate serves both. dtype: of the matrix products.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        *,
+        momentum: float = 0.95,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(list(parameters), {"lr": lr, "momentum": momentum})
+        self.dtype = dtype
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update every parameter from its gradient."""
+        for group in self.param_groups:
+            lr, keep = group["lr"], group["momentum"]
+            for weight in group["params"]:
+                state = self.state[weight]
+                if not state:
+                    state["momentum"] = torch.zeros_like(weight)
+                momentum = state["momentum"].mul_(keep).add_(weight.grad)
+                ahead = torch.add(weight.grad, momentum, alpha=keep)  # Nesterov momentum
+                if not bool(ahead.any()):  # no gradient so far: there is no direction to normalize
+                    continue
+                matrix = ahead.reshape(len(weight), -1)  # (m, n)
+                step = orthogonal(matrix.to(self.dtype)).to(weight.dtype).reshape(weight.shape)
+                weight.add_(step, alpha=-lr * _ADAM_RMS * math.sqrt(max(matrix.shape)))
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """U V^T of a matrix U S V^T (m, n), approximately: singular values end between 0.7 and 1.2."""
+    tall = matrix.shape[0] > matrix.shape[1]
+    x: Tensor = matrix.T if tall else matrix
+    x = x / (x.norm() + 1e-7)
+    a, b, c = _QUINTIC
+    for _ in range(_ITERATIONS):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if tall else x
+
+
+def make_optimizers(network: Natural, settings: TrainSettings) -> tuple[Muon, torch.optim.AdamW]:
+    """Muon for the inner convolutions; AdamW for the first and last one, biases and the noise embedding."""
+    inner: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    for name, parameter in network.named_parameters():
+        is_inner = parameter.ndim == 4 and not name.removeprefix(FILLER).startswith(("enter", "leave"))
+        (inner if is_inner else rest).append(parameter)
+    rate = settings.learning_rate
+    return (
+        Muon(inner, lr=rate, dtype=settings.dtype),
+        torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.99), weight_decay=0.0),
+    )

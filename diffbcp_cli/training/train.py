@@ -1,0 +1,178 @@
+"""Training: one step, the validation, and the loop over both.
+
+The learning rate warms up, stays constant, and decays over the last part of the plan. The state just before the decay
+is kept in `stable/`, so a longer plan can continue from there as if the decay had never begun.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Generator, Tensor
+
+from ..priors.interpolate import interpolate
+from ..priors.mixed import MixedPrecision
+from ..priors.networks.natural import Natural
+from ..priors.precondition import EDM
+from .data import Batch, Photos, Pixels, as_tensor, draw_batch
+from .settings import Plan, TrainSettings
+from .state import CHECKPOINT, STABLE, TrainState, save_state
+
+VALIDATION_LEVELS = (15, 25, 50, 75)
+"""Noise levels of the validation, of 255."""
+FILLED = "90 % missing"
+"""The name of the validation that fills nine pixels in ten."""
+FILLED_NOISE = 0.05
+"""Its noise level on [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class TrainInfo:
+    """What one step did.
+
+    psnr: the validation, by task, if there was one (see `validate`). saved: whether a checkpoint was written.
+    """
+
+    step: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    seconds: float
+    progress: float
+    psnr: dict[str, float] | None = None
+    saved: bool = False
+
+
+def train(
+    state: TrainState,
+    photos: Photos,
+    settings: TrainSettings,
+    plan: Plan,
+    folder: Path,
+    *,
+    save_every: float = 180.0,
+    validate_every: int = 500,
+) -> Iterator[TrainInfo]:
+    """Train to the end of the plan and yield once per step; checkpoints go to `folder`.
+
+    save_every: seconds between checkpoints. The draws depend on the state alone, never on the clock. Only with a plan
+    in minutes does the learning rate follow the clock.
+    """
+    last, stable = folder / CHECKPOINT, folder / STABLE / CHECKPOINT
+    began = time.monotonic() - state.seconds
+    saved_at = state.seconds
+    progress = plan.progress(state.step, state.seconds)
+    while progress < 1:
+        if not state.decaying and progress >= 1 - settings.decay_share:
+            save_state(stable, state, settings, photos)
+            state.decaying = True
+        info = take_step(state, photos.train, settings, progress)
+        state.losses.append((info.step, info.loss))
+        state.seconds = time.monotonic() - began
+        progress = plan.progress(state.step, state.seconds)
+        psnr, save = None, progress >= 1 or state.seconds - saved_at >= save_every
+        if progress >= 1 or state.step % validate_every == 0:
+            psnr = validate(state.average, photos.held_out)
+            state.validations.append((state.step, psnr))
+        if save:
+            save_state(last, state, settings, photos)
+            saved_at = state.seconds
+        yield replace(info, seconds=state.seconds, progress=progress, psnr=psnr, saved=save)
+
+
+# ---- a step ----
+
+
+def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, progress: float) -> TrainInfo:
+    """Take one step on the EDM loss, then update the moving average of the weights."""
+    rate = learning_rate(settings, state.step, progress)
+    batch = draw_batch(photos, settings, rng=state.rng)
+    state.network.zero_grad()
+    loss = edm_loss(state.network, batch, settings.dtype)
+    loss.backward()  # type: ignore[no-untyped-call]
+    for parameter in state.network.parameters():
+        if parameter.grad is None:  # this batch had no crop with a mask, or none without
+            parameter.grad = torch.zeros_like(parameter)
+    norm = torch.nn.utils.clip_grad_norm_(state.network.parameters(), settings.clip)
+    for optimizer in state.optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+    state.step += 1
+    keep = min(settings.ema, state.step / (state.step + 10))  # at first, forget the random start quickly
+    with torch.no_grad():
+        for slow, fast in zip(state.average.parameters(), state.network.parameters(), strict=True):
+            slow.lerp_(fast, 1 - keep)
+    return TrainInfo(state.step, loss.item(), rate, float(norm), state.seconds, progress)
+
+
+def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
+    """Linear warm-up, constant, then a cosine to zero over the last `decay_share` of the plan."""
+    warm = min(1.0, (step + 1) / settings.warm_up) if settings.warm_up else 1.0
+    left = (1 - progress) / settings.decay_share if settings.decay_share else 1.0
+    cool = 0.5 - 0.5 * math.cos(math.pi * min(1.0, max(0.0, left)))
+    return settings.learning_rate * warm * cool
+
+
+def edm_loss(network: Natural, batch: Batch, dtype: torch.dtype) -> Tensor:
+    """Mean over the batch of weight(sigma) (D(x0 + sigma eps, sigma) - x0)^2.
+
+    Crops with a mask go through the filler, the others through the denoiser.
+    """
+    denoiser = EDM(MixedPrecision(network, dtype=dtype, channels_last=True))
+    loss = batch.clean.new_zeros(())
+    for chosen, masked in ((~batch.masked, False), (batch.masked, True)):
+        if not bool(chosen.any()):
+            continue
+        sigma, known = batch.sigma[chosen], batch.known[chosen] if masked else None
+        error = (denoiser(batch.noisy[chosen], sigma, known) - batch.clean[chosen]).square()
+        loss = loss + (denoiser.weight(sigma, known) * error).sum() / batch.clean.numel()
+    return loss
+
+
+# ---- validation ----
+
+
+@torch.no_grad()
+def validate(network: Natural, photos: list[Pixels], *, size: int = 128, seed: int = 0) -> dict[str, float]:
+    """Mean PSNR on the centre of each held-out photograph, always with the same noise and mask.
+
+    Keys: the noise level of 255, such as "25"; and FILLED, if the network takes a mask.
+    """
+    if not photos:
+        return {}
+    multiple = network.config.multiple
+    size = min(size, *(min(photo.shape[:2]) for photo in photos)) // multiple * multiple
+    clean = torch.stack([_centre(photo, size) for photo in photos])  # (B, 3, size, size)
+    denoiser = EDM(network)
+    result = {
+        str(level): _psnr(denoiser, clean, 2 * level / 255, rng=torch.Generator().manual_seed(seed + level))
+        for level in VALIDATION_LEVELS
+    }
+    if network.config.takes_mask:
+        rng = torch.Generator().manual_seed(seed)
+        known = torch.rand(len(photos), 1, size, size, generator=rng) < 0.1
+        result[FILLED] = _psnr(denoiser, clean, FILLED_NOISE, known.expand_as(clean), rng=rng)
+    return result
+
+
+def _psnr(
+    denoiser: EDM, clean: Tensor, sigma: float, known: Tensor | None = None, *, rng: Generator
+) -> float:
+    """Add noise to clean (B, 3, h, w), restore it, and return the mean PSNR over the batch."""
+    noisy = clean + sigma * torch.randn(clean.shape, generator=rng)
+    if known is not None:
+        noisy = interpolate(noisy, known)
+    restored = denoiser(noisy, torch.full((len(clean),), sigma), known)
+    error = (restored.clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / 4
+    return float(-10 * error.log10().mean())
+
+
+def _centre(photo: Pixels, size: int) -> Tensor:
+    top, left = (photo.shape[0] - size) // 2, (photo.shape[1] - size) // 2
+    return as_tensor(photo[top : top + size, left : left + size])

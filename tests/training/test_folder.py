@@ -1,0 +1,65 @@
+"""The folder of a new prior, and the command that writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from safetensors.torch import load_file
+from training_data import MASKED, SMALL, go
+
+from diffbcp_cli import training
+from diffbcp_cli.cli.app import run
+from diffbcp_cli.training import Plan
+from diffbcp_cli.training.folder import model_card, write_model_folder
+
+
+def test_the_folder_of_a_new_prior(folder, tmp_path):
+    photos, plan, out = training.load_photos(folder, SMALL), Plan(steps=4), tmp_path / "out"
+    state = training.fresh_state(SMALL)
+    go(state, photos, plan, out)
+    written = write_model_folder(out, state, SMALL, photos, plan, source="photos")
+    assert [path.name for path in written] == [
+        "config.json",
+        "model.safetensors",
+        "README.md",
+        "training.png",
+    ]
+    assert "11 photographs" in (out / "README.md").read_text()
+    with Image.open(out / "training.png") as plot:
+        assert plot.width > 400
+    weights = load_file(out / "model.safetensors")
+    assert weights.keys() == state.average.state_dict().keys()
+    assert not list(out.rglob("*.part"))
+
+
+def test_the_card_holds_what_is_known_about_the_run(folder):
+    photos, state = training.load_photos(folder, MASKED), training.fresh_state(MASKED)
+    state.step, state.seconds = 1234, 5400.0
+    card = model_card("my-prior", state, MASKED, photos, Plan(steps=2468), source="R&D <2026>")
+    assert "from a folder named `R&D <2026>`" in card  # Markdown: nothing is escaped
+    assert "1,234 steps in 1.50 hours (50% of the plan)" in card
+    assert "50% of the crops have missing entries" in card
+    assert "too few photographs to hold any out" in card
+    state.validations.append((1234, {"15": 30.0, "25": 27.456}))
+    card = model_card("my-prior", state, SMALL, photos, Plan(steps=2468), source="photos")
+    assert "| noise | 15 | 25 |\n| --- | --- | --- |\n| PSNR | 30.00 | 27.46 |\n" in card
+    assert "no missing entries" in card
+    assert "{" not in card
+
+
+@pytest.mark.slow
+def test_the_command_trains_and_refuses_to_start_over(folder, tmp_path, capsys):
+    arguments = ["train", str(folder), "-o", str(tmp_path / "out"), "--crop", "16", "--batch-size", "1"]
+    assert run([*arguments, "--steps", "2"]) == 0
+    assert str(Path(tmp_path / "out" / "model.safetensors")) in capsys.readouterr().out
+    assert run([*arguments, "--steps", "2"]) == 2
+    assert run([*arguments, "--steps", "3", "--resume"]) == 0
+    assert run([*arguments, "--steps", "3", "--resume"]) == 2
+    assert "end of this plan" in capsys.readouterr().err
+    arguments[3] = str(tmp_path / "on")
+    assert run([*arguments, "--steps", "1", "--from", str(tmp_path / "out"), "--precision", "fp32"]) == 0
+    ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("on", "out"))
+    assert all((ours[key] - theirs[key]).abs().max() < 0.01 for key in theirs)
+    assert run([*arguments, "--steps", "2", "--resume", "--from", "natural"]) == 2

@@ -1,0 +1,124 @@
+"""Checkpoints: a resumed run is the uninterrupted one, and what cannot be resumed is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_data import MASKED, SMALL, go
+
+from diffbcp_cli import training
+from diffbcp_cli.cli.app import run
+from diffbcp_cli.errors import UsageError
+from diffbcp_cli.training import Plan
+
+
+@pytest.mark.parametrize(
+    "settings", [SMALL, replace(SMALL, precision="bf16"), MASKED], ids=["fp32", "bf16", "masked"]
+)
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(folder, tmp_path, settings):
+    photos, plan = training.load_photos(folder, settings), Plan(steps=12)
+    whole = training.fresh_state(settings)
+    go(whole, photos, plan, tmp_path / "whole", settings)
+
+    broken, out = training.fresh_state(settings), tmp_path / "broken"
+    steps = training.train(broken, photos, settings, plan, out, save_every=1e9, validate_every=4)
+    for _ in range(5):
+        next(steps)
+    training.save_state(out / "checkpoint.safetensors", broken, settings, photos)
+    resumed = training.resume_point(out, settings, photos, plan)
+    assert resumed.step == 5
+    go(resumed, photos, plan, out, settings)
+
+    for name in ("network", "average"):
+        left, right = getattr(whole, name).state_dict(), getattr(resumed, name).state_dict()
+        assert all(torch.equal(left[key], right[key]) for key in left)
+    assert whole.losses == resumed.losses
+    assert whole.validations == resumed.validations
+    ours = load_file(tmp_path / "whole" / "checkpoint.safetensors")
+    theirs = load_file(out / "checkpoint.safetensors")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_a_longer_plan_goes_on_from_before_the_decay(folder, tmp_path):
+    photos = training.load_photos(folder, SMALL)
+    short = training.fresh_state(SMALL)
+    go(short, photos, Plan(steps=8), tmp_path / "two")
+    longer = training.resume_point(tmp_path / "two", SMALL, photos, Plan(steps=16))
+    assert longer.step == 4  # the second half of 8 steps was the decay
+    go(longer, photos, Plan(steps=16), tmp_path / "two")
+
+    whole = training.fresh_state(SMALL)
+    go(whole, photos, Plan(steps=16), tmp_path / "one")
+    assert whole.losses == longer.losses
+
+
+def test_a_plan_that_ends_within_the_decay_goes_on_decaying(folder, tmp_path):
+    photos = training.load_photos(folder, SMALL)
+    state = training.fresh_state(SMALL)
+    steps = training.train(state, photos, SMALL, Plan(steps=12), tmp_path / "out")
+    for _ in range(11):
+        next(steps)
+    training.save_state(tmp_path / "out" / "checkpoint.safetensors", state, SMALL, photos)
+    assert training.resume_point(tmp_path / "out", SMALL, photos, Plan(steps=12)).step == 11
+
+
+def test_training_begins_with_the_weights_of_another_network(folder):
+    before = training.fresh_state(replace(SMALL, seed=1)).network
+    with torch.no_grad():
+        for parameter in before.parameters():
+            parameter.add_(0.1)
+    deeper = replace(SMALL, network=replace(SMALL.network, blocks=(1, 3)))
+    state = training.fresh_state(deeper, before.state_dict())
+    x, noise = torch.rand(2, 3, 16, 16), torch.tensor([-0.5, 0.1])
+    for network in (state.network, state.average):
+        assert torch.allclose(network(x, noise), before(x, noise), atol=1e-5)
+    wider = replace(SMALL, network=replace(SMALL.network, channels=(8, 16)))
+    with pytest.raises(UsageError, match="another shape"):
+        training.fresh_state(wider, before.state_dict())
+    shallower = replace(SMALL, network=replace(SMALL.network, channels=(8,), blocks=(1,)))
+    with pytest.raises(UsageError, match="another shape"):
+        training.fresh_state(shallower, before.state_dict())
+
+
+def test_resume_refuses_another_network_and_other_photographs(folder, tmp_path):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    other = replace(SMALL, network=replace(SMALL.network, blocks=(1, 2)))
+    with pytest.raises(UsageError, match="another shape"):
+        training.resume_point(out, other, photos, Plan(steps=2))
+    (folder / "0.png").unlink()
+    fewer = training.load_photos(folder, SMALL, without=out)
+    with pytest.raises(UsageError, match="other photographs"):
+        training.resume_point(out, SMALL, fewer, Plan(steps=2))
+
+
+@pytest.mark.parametrize("kept", [0, 300, 20_000])
+def test_a_checkpoint_cut_short_is_said_in_a_sentence(folder, tmp_path, capsys, kept):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    path = out / training.CHECKPOINT
+    path.write_bytes(path.read_bytes()[:kept])
+    assert run(["train", str(folder), "-o", str(out), "--steps", "4", "--resume"]) == 3
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_stretch_may_have_other_settings_and_they_are_named(folder, tmp_path):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    other = replace(SMALL, batch_size=2)
+    assert training.changed_settings(out / training.CHECKPOINT, other) == {"batch_size": (3, 2)}
+    state = training.resume_point(out, other, photos, Plan(steps=6))
+    assert len(go(state, photos, Plan(steps=6), out, other)) == 5  # from before the decay, at step 1
+
+
+def test_a_run_from_before_masks_goes_on_without_them(folder, tmp_path):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    settings = training.with_network_of(out / training.CHECKPOINT, MASKED)
+    assert settings == SMALL
+    assert training.resume_point(out, settings, photos, Plan(steps=4)).step == 1
+    assert training.with_network_of(tmp_path / "nothing", MASKED) == MASKED
