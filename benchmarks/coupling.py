@@ -28,7 +28,8 @@ from diffbcp_cli.estimators.noise import most_likely_noise
 from diffbcp_cli.estimators.refine import TRIAL_SHARE, TRIAL_WINDOW, choose, choose_fills, finish_by
 from diffbcp_cli.jobs.session import open_prior
 from diffbcp_cli.lowrank.algebra import khatri_rao
-from diffbcp_cli.lowrank.state import Observation, State, image_of, observe
+from diffbcp_cli.lowrank.cp import State
+from diffbcp_cli.lowrank.likelihood import Observation, image_of, observe
 from diffbcp_cli.lowrank.tensorize import tensorize
 from diffbcp_cli.methods.split_gibbs import SplitGibbs, make_generator
 from diffbcp_cli.options import from_mapping

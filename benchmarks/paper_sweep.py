@@ -5,14 +5,12 @@ Written to be compared with, not to be used: no Gram is shared between rows, mod
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Generator, Tensor
 
-from diffbcp_cli.lowrank.conditionals import draw_noise_precision
-from diffbcp_cli.lowrank.state import Hyper, Observation, State
-from diffbcp_cli.lowrank.sweep import draw_rank_prior
+from diffbcp_cli.lowrank import cusp
+from diffbcp_cli.lowrank.cp import Hyper, State
+from diffbcp_cli.lowrank.likelihood import Observation, draw_noise_precision
 
 
 def paper_sweep(state: State, observation: Observation, hyper: Hyper, *, rng: Generator) -> State:
@@ -28,14 +26,19 @@ def paper_sweep(state: State, observation: Observation, hyper: Hyper, *, rng: Ge
         for i in range(len(factor)):
             rows = index[:, mode] == i
             factor[i] = _draw_row(factors, mode, index[rows], y[rows], w[rows], weights, tau, rng)
-    weights = _draw_weights(factors, index, y, w, weights, state.shrinkage, tau, rng)
+    weights = _draw_weights(factors, index, y, w, weights, state.cusp.shrinkage, tau, rng)
     products = _products(factors, index)
     residual = y - products @ weights
     square = float((w * residual.square()).sum(dtype=torch.float64))
     count = len(state.left)
-    state = replace(state, left=tuple(factors[:count]), right=tuple(factors[count:]), weights=weights)
-    tau = draw_noise_precision(square, float(w.sum()), hyper, rng=rng)
-    return draw_rank_prior(replace(state, noise_precision=tau), hyper, rng=rng)
+    tau = draw_noise_precision(square, float(w.sum()), hyper.noise, rng=rng)
+    return State(
+        left=tuple(factors[:count]),
+        right=tuple(factors[count:]),
+        weights=weights,
+        cusp=cusp.draw(weights, state.cusp, hyper.cusp, rng=rng),
+        noise_precision=tau,
+    )
 
 
 def _products(factors: list[Tensor], index: Tensor, skip: int | None = None) -> Tensor:

@@ -41,9 +41,9 @@ def measure(method: str, share: float, rank: int, repeat: int) -> dict[str, floa
     from paper_sweep import paper_sweep
 
     from diffbcp_cli import random
-    from diffbcp_cli.lowrank.rank import adapt
-    from diffbcp_cli.lowrank.state import Hyper, initial, observe
-    from diffbcp_cli.lowrank.sweep import sweep
+    from diffbcp_cli.lowrank.cp import Hyper, adapt, initial
+    from diffbcp_cli.lowrank.cp_sweep import sweep
+    from diffbcp_cli.lowrank.likelihood import observe
     from diffbcp_cli.lowrank.tensorize import tensorize
     from diffbcp_cli.options import RunConfig
 

@@ -9,12 +9,14 @@ and of its squared distance from 1/2 are compared, with the chain's effective sa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import torch
 from scipy import stats
 
-from diffbcp_cli.lowrank.state import State
+from diffbcp_cli.lowrank.cp import State
+from diffbcp_cli.lowrank.cusp import Cusp
 from diffbcp_cli.run.diagnostics import effective_sample_size
 
 FALSE_ALARM = 1e-4  # of one whole comparison, all its quantities together
@@ -50,39 +52,40 @@ class Draws:
             left=tuple(factors[:left]),
             right=tuple(factors[left:]),
             weights=torch.from_numpy(self.weights[i]).float(),
-            shrinkage=torch.from_numpy(self.shrinkage[i]),
-            allocation=torch.from_numpy(self.allocation[i]),
-            sticks=torch.from_numpy(self.sticks[i]),
+            cusp=Cusp(*(torch.from_numpy(getattr(self, name)[i]) for name in CUSP)),
             noise_precision=float(self.noise_precision[i]),
         )
 
 
-PARTS = ("weights", "shrinkage", "allocation", "sticks", "noise_precision")
+CUSP = ("shrinkage", "allocation", "sticks")
+PARTS = ("weights", *CUSP, "noise_precision")
 
 
 def collect(states):
     """The states of a chain as draws."""
     modes = range(len(states[0].left) + len(states[0].right))
     factors = [np.stack([(*s.left, *s.right)[mode].double().numpy() for s in states]) for mode in modes]
-    return Draws(factors, *(np.stack([np.asarray(getattr(s, name)) for s in states]) for name in PARTS))
+    holder = dict.fromkeys(CUSP, "cusp.")
+    parts = [attrgetter(holder.get(name, "") + name) for name in PARTS]
+    return Draws(factors, *(np.stack([np.asarray(part(s)) for s in states]) for part in parts))
 
 
 def prior_draws(count, sizes, rank, hyper, rng, *, tau_shape=None):
     """Draw everything but the data from the prior, straight from its definition."""
-    sticks = rng.beta(1.0, hyper.stick, (count, rank))
+    sticks = rng.beta(1.0, hyper.cusp.stick, (count, rank))
     sticks[:, -1] = 1.0
     omega = sticks * np.cumprod(np.concatenate([np.ones((count, 1)), 1 - sticks[:, :-1]], 1), 1)
     edges = np.cumsum(omega, 1)[:, None, :-1]  # (n, 1, R - 1)
     allocation = 1 + (rng.random((count, rank, 1)) > edges).sum(2)
-    slab = hyper.slab_rate / rng.gamma(hyper.slab_shape, size=(count, rank))
-    shrinkage = np.where(allocation > np.arange(1, rank + 1), slab, hyper.spike_var)
+    slab = hyper.cusp.slab_rate / rng.gamma(hyper.cusp.slab_shape, size=(count, rank))
+    shrinkage = np.where(allocation > np.arange(1, rank + 1), slab, hyper.cusp.spike_var)
     return Draws(
         factors=[rng.normal(size=(count, size, rank)) for size in sizes],
         weights=rng.normal(size=(count, rank)) * np.sqrt(shrinkage),
         shrinkage=shrinkage,
         allocation=allocation,
         sticks=sticks,
-        noise_precision=rng.gamma(tau_shape or hyper.tau_shape, size=count) / hyper.tau_rate,
+        noise_precision=rng.gamma(tau_shape or hyper.noise.shape, size=count) / hyper.noise.rate,
     )
 
 

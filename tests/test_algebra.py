@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from diffbcp_cli.errors import NumericalError
-from diffbcp_cli.lowrank.algebra import contract, draw_from_precision, khatri_rao
+from diffbcp_cli.lowrank.algebra import contract, khatri_rao
+from diffbcp_cli.lowrank.solve import draw_from_precision
 
 
 def rng(seed=0):

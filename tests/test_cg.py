@@ -12,9 +12,11 @@ from scipy import stats
 
 from diffbcp_cli.errors import NumericalError
 from diffbcp_cli.jobs.session import restore
-from diffbcp_cli.lowrank import solve as cg
+from diffbcp_cli.lowrank import cp_cg as cg
 from diffbcp_cli.lowrank.algebra import contract, khatri_rao
-from diffbcp_cli.lowrank.sweep import Coupling, sweep
+from diffbcp_cli.lowrank.cp_sweep import sweep
+from diffbcp_cli.lowrank.likelihood import Coupling
+from diffbcp_cli.lowrank.solve import conjugate_gradients
 from diffbcp_cli.options import from_mapping
 
 LEFT, RIGHT, SIZE = (4, 3), (5, 2, 3), 4
@@ -89,12 +91,12 @@ def test_weights_by_conjugate_gradients_have_the_exact_mean_and_covariance(block
     state, error, precision = block
     k, q = khatri_rao(state.left), khatri_rao(state.right)
     c = (k[:, None, :] * q[None, :, :]).flatten(0, 1)  # (U V, S)
-    gram = torch.diag(1 / state.shrinkage) + (precision.flatten()[:, None] * c).T @ c
+    gram = torch.diag(1 / state.cusp.shrinkage) + (precision.flatten()[:, None] * c).T @ c
     covariance = torch.linalg.inv(gram)
     mean = covariance @ (error.flatten() @ c)
     generator = tiny.rng(2)
     drawn = [
-        cg.draw_weights(list(state.left), error, q, precision, state.shrinkage, generator)
+        cg.draw_weights(list(state.left), error, q, precision, state.cusp.shrinkage, generator)
         for _ in range(DRAWS)
     ]
     z, limit = worst(torch.stack(drawn)[:, None], mean[None], covariance[None])
@@ -111,7 +113,7 @@ def test_the_solver_reaches_its_tolerance_for_every_row():
         return (matrix @ x.unsqueeze(-1)).squeeze(-1)
 
     for tolerance in (1e-2, 1e-8):
-        found = cg.solve(
+        found = conjugate_gradients(
             product, linear, lambda r: r, torch.zeros_like(linear), tolerance=tolerance, what="rows"
         )
         error = (product(found) - linear).norm(dim=1) / linear.norm(dim=1)
@@ -120,7 +122,7 @@ def test_the_solver_reaches_its_tolerance_for_every_row():
 
 def test_a_solver_that_gets_nowhere_says_so():
     with pytest.raises(NumericalError, match="mode 1"):
-        cg.solve(lambda x: -x, torch.ones(1, 2), lambda r: r, torch.zeros(1, 2), what="mode 1")
+        conjugate_gradients(lambda x: -x, torch.ones(1, 2), lambda r: r, torch.zeros(1, 2), what="mode 1")
 
 
 def test_a_reshape_of_which_a_band_of_rows_is_missing_is_drawn():
@@ -168,7 +170,7 @@ def test_what_the_tolerance_leaves_is_small_beside_the_spread_of_a_draw(side):
         factors, q, error, precision = list(state.right), khatri_rao(state.left), error.T, precision.T
     drawn = cg.draw_modes(factors, state.weights, error, q, precision, side, tiny.rng(7))[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cg, "solve", _exactly)
+        patch.setattr(cg, "conjugate_gradients", _exactly)
         exact = cg.draw_modes(factors, state.weights, error, q, precision, side, tiny.rng(7))[0]
     product = cg._product(factors, 0, state.weights, q, precision)
     std = _inverse(product, drawn).diagonal(dim1=-2, dim2=-1).sqrt()

@@ -16,9 +16,9 @@ import torch
 from scipy import stats
 
 from diffbcp_cli import random
-from diffbcp_cli.lowrank import conditionals
-from diffbcp_cli.lowrank import sweep as sweeps
-from diffbcp_cli.lowrank.sweep import Coupling, draw_components
+from diffbcp_cli.lowrank import cp, cusp
+from diffbcp_cli.lowrank.cp_sweep import draw_components
+from diffbcp_cli.lowrank.likelihood import Coupling, draw_noise_precision
 
 HYPER = tiny.PROPER
 RANK = 4
@@ -47,7 +47,7 @@ class Drawn:
 def drawn(monkeypatch):
     """Every call of the two Gaussian conditionals, batches of one factor put together."""
     calls = []
-    rows, weights = conditionals.draw_rows, conditionals.draw_weights
+    rows, weights = cp.draw_rows, cp.draw_weights
 
     def watched_rows(gram, linear, noise, which=None, *, what):
         result = rows(gram, linear, noise, which, what=what)
@@ -61,8 +61,8 @@ def drawn(monkeypatch):
         calls.append(Drawn("weights", precision[None], linear[None], result[None]))
         return result
 
-    monkeypatch.setattr(conditionals, "draw_rows", watched_rows)
-    monkeypatch.setattr(conditionals, "draw_weights", watched_weights)
+    monkeypatch.setattr(cp, "draw_rows", watched_rows)
+    monkeypatch.setattr(cp, "draw_weights", watched_weights)
     return calls
 
 
@@ -120,7 +120,7 @@ def test_factors_and_weights_are_drawn_from_the_joint(drawn, blocks, layout, cou
         [*new.left, *new.right, new.weights], [*model.factors, model.weights], strict=True
     ):
         torch.testing.assert_close(found, expected, **CLOSE)
-    torch.testing.assert_close(entries, sweeps.reconstruct(new), **CLOSE)
+    torch.testing.assert_close(entries, cp.reconstruct(new), **CLOSE)
 
 
 @pytest.mark.parametrize("which", [None, torch.tensor([1, 0, 1])])
@@ -131,7 +131,7 @@ def test_rows_have_the_mean_and_covariance_of_their_precision(which):
     precision = (gram if which is None else gram[which]) + torch.eye(4)
 
     def draw(noise):
-        return conditionals.draw_rows(gram, linear, noise.expand(3, 4), which, what="rows")
+        return cp.draw_rows(gram, linear, noise.expand(3, 4), which, what="rows")
 
     mean = draw(torch.zeros(4))
     root = torch.stack([draw(unit) - mean for unit in torch.eye(4, dtype=torch.float64)], -1)
@@ -147,7 +147,7 @@ def test_weights_have_the_mean_and_covariance_of_their_precision(monkeypatch):
 
     def draw(noise):
         monkeypatch.setattr(random, "normal", lambda shape, *, rng, dtype=None: noise)
-        return conditionals.draw_weights(gram, linear, shrinkage, rng=tiny.rng())
+        return cp.draw_weights(gram, linear, shrinkage, rng=tiny.rng())
 
     mean = draw(torch.zeros(4))
     root = torch.stack([draw(unit) - mean for unit in torch.eye(4)], -1)
@@ -168,10 +168,10 @@ def test_the_noise_precision_is_drawn_from_the_joint(monkeypatch):
         shapes.append(float(shape))
         return torch.ones(shape.shape, dtype=torch.float64)
 
-    x = sweeps.reconstruct(state)
+    x = cp.reconstruct(state)
     square = float((observation.weight * observation.observed * (observation.values - x) ** 2).sum())
     monkeypatch.setattr(random, "gamma", one)
-    rate = 1 / conditionals.draw_noise_precision(square, observation.count, HYPER, rng=tiny.rng())
+    rate = 1 / draw_noise_precision(square, observation.count, HYPER.noise, rng=tiny.rng())
     (shape,) = shapes
     model = tiny.model_of(state, observation, HYPER)
     for tau, other in [(0.3, 2.0), (5.0, 1.1)]:
@@ -187,8 +187,8 @@ def test_the_noise_precision_is_drawn_from_the_joint(monkeypatch):
 def test_noise_precisions_follow_their_gamma():
     """KS at 1e-5, seed fixed."""
     generator = tiny.rng(3)
-    draws = [conditionals.draw_noise_precision(7.0, 9.0, HYPER, rng=generator) for _ in range(4000)]
-    exact = stats.gamma(HYPER.tau_shape + 4.5, scale=1 / (HYPER.tau_rate + 3.5))
+    draws = [draw_noise_precision(7.0, 9.0, HYPER.noise, rng=generator) for _ in range(4000)]
+    exact = stats.gamma(HYPER.noise.shape + 4.5, scale=1 / (HYPER.noise.rate + 3.5))
     assert stats.kstest(draws, exact.cdf).pvalue > 1e-5
 
 
@@ -215,7 +215,7 @@ def label_probability(model, r):
     def density(label, theta):
         return math.exp(float(tiny.log_joint(with_label(model, r, label, theta))) - base)
 
-    found = [density(label, HYPER.spike_var) for label in range(1, r + 2)]
+    found = [density(label, HYPER.cusp.spike_var) for label in range(1, r + 2)]
     found += [sum(step * t * density(label, t) for t in thetas) for label in range(r + 2, RANK + 1)]
     return np.array(found) / sum(found)
 
@@ -230,7 +230,7 @@ def test_labels_have_the_probabilities_of_the_joint(model, monkeypatch, scale):
         return log_weight.argmax(-1)
 
     monkeypatch.setattr(random, "categorical", watched)
-    drawn = conditionals.draw_allocation(model.weights, model.sticks, HYPER, rng=tiny.rng())
+    drawn = cusp.draw_allocation(model.weights, model.sticks, HYPER.cusp, rng=tiny.rng())
     assert torch.equal(drawn, seen[0].argmax(-1) + 1)  # labels count from one
     probability = seen[0].softmax(-1).numpy()
     for r in range(RANK):
@@ -241,7 +241,7 @@ def test_the_last_stick_is_one_whatever_stands_there(model):
     odd = model.sticks.clone()
     odd[-1] = 0.2
     one, two = (
-        conditionals.draw_allocation(model.weights, s, HYPER, rng=tiny.rng()) for s in (model.sticks, odd)
+        cusp.draw_allocation(model.weights, s, HYPER.cusp, rng=tiny.rng()) for s in (model.sticks, odd)
     )
     assert torch.equal(one, two)
 
@@ -249,7 +249,7 @@ def test_the_last_stick_is_one_whatever_stands_there(model):
 def test_huge_and_zero_weights_have_labels():
     weights = torch.tensor([0.0, 1e30, -1e150, 1e-200], dtype=torch.float64)
     sticks = torch.tensor([1e-12, 1 - 1e-12, 0.5, 1.0], dtype=torch.float64)
-    drawn = conditionals.draw_allocation(weights, sticks, HYPER, rng=tiny.rng())
+    drawn = cusp.draw_allocation(weights, sticks, HYPER.cusp, rng=tiny.rng())
     assert ((drawn >= 1) & (drawn <= 4)).all()
     assert drawn[1] > 2
     assert drawn[2] > 3
@@ -263,7 +263,7 @@ def test_sticks_are_drawn_from_the_joint(model, monkeypatch):
         return torch.full_like(a, 0.5, dtype=torch.float64)
 
     monkeypatch.setattr(random, "beta", watched)
-    drawn = conditionals.draw_sticks(model.allocation, HYPER, rng=tiny.rng())
+    drawn = cusp.draw_sticks(model.allocation, HYPER.cusp, rng=tiny.rng())
     assert drawn.tolist() == [0.5] * (RANK - 1) + [1.0]
     a, b = seen[0]
     for r in range(RANK - 1):
@@ -281,10 +281,10 @@ def test_stick_counts(labels, monkeypatch):
     monkeypatch.setattr(
         random, "beta", lambda a, b, *, rng: seen.append((a, b)) or torch.ones(4).double() / 2
     )
-    conditionals.draw_sticks(torch.tensor(labels), HYPER, rng=tiny.rng())
+    cusp.draw_sticks(torch.tensor(labels), HYPER.cusp, rng=tiny.rng())
     a, b = seen[0]
     assert a.tolist() == [1 + labels.count(h) for h in (1, 2, 3, 4)]
-    assert b.tolist() == [HYPER.stick + sum(x > h for x in labels) for h in (1, 2, 3, 4)]
+    assert b.tolist() == [HYPER.cusp.stick + sum(x > h for x in labels) for h in (1, 2, 3, 4)]
 
 
 def test_variances_are_drawn_from_the_joint(model, monkeypatch):
@@ -297,10 +297,10 @@ def test_variances_are_drawn_from_the_joint(model, monkeypatch):
 
     monkeypatch.setattr(random, "gamma", one)
     slab = model.allocation > torch.arange(1, RANK + 1)
-    rate = conditionals.draw_shrinkage(model.weights, slab, HYPER, rng=tiny.rng())
+    rate = cusp.draw_shrinkage(model.weights, slab, HYPER.cusp, rng=tiny.rng())
     assert slab.any()
     assert not slab.all()
-    assert (rate[~slab] == HYPER.spike_var).all()
+    assert (rate[~slab] == HYPER.cusp.spike_var).all()
     for r in slab.nonzero().flatten().tolist():
         label = int(model.allocation[r])
         found = difference(with_label(model, r, label, 0.4), with_label(model, r, label, 1.5))
@@ -315,8 +315,8 @@ def test_variances_are_drawn_from_the_joint(model, monkeypatch):
 def test_the_scale_move_leaves_the_reconstruction_alone():
     left, right = LAYOUTS["reshape"]
     state = tiny.random_state(left, right, RANK)
-    moved = sweeps.draw_scales(state, rng=tiny.rng(3))
-    torch.testing.assert_close(sweeps.reconstruct(moved), sweeps.reconstruct(state), rtol=1e-12, atol=1e-12)
+    moved = cp.draw_scales(state, rng=tiny.rng(3))
+    torch.testing.assert_close(cp.reconstruct(moved), cp.reconstruct(state), rtol=1e-12, atol=1e-12)
     assert not torch.equal(moved.weights, state.weights)
     assert all(not torch.equal(a, b) for a, b in zip(moved.right, state.right, strict=True))
 
@@ -324,7 +324,7 @@ def test_the_scale_move_leaves_the_reconstruction_alone():
 def test_the_scale_move_leaves_modes_of_one_row_alone():
     """Such a mode (the channel of a grey image) would need a chi-square of zero degrees of freedom."""
     state = tiny.random_state((1, 3), (1,), RANK)
-    moved = sweeps.draw_scales(state, rng=tiny.rng(3))
+    moved = cp.draw_scales(state, rng=tiny.rng(3))
     assert torch.equal(moved.left[0], state.left[0])
     assert torch.equal(moved.right[0], state.right[0])
 
@@ -333,7 +333,7 @@ def test_the_scale_move_takes_zeros():
     """A factor of zeros, or a weight of zero, is where a chain may start."""
     theta = torch.ones(2, dtype=torch.float64)
     factor, weights = torch.zeros(3, 2), torch.tensor([1.0, 0.0], dtype=torch.float64)
-    moved, moved_weights = conditionals.draw_scale(factor, weights, theta, rng=tiny.rng())
+    moved, moved_weights = cp.draw_scale(factor, weights, theta, rng=tiny.rng())
     assert torch.equal(moved, factor)
     assert torch.isfinite(moved_weights).all()
     assert moved_weights[1] == 0
@@ -348,7 +348,7 @@ def test_the_scale_move_keeps_the_prior(size):
     factor = torch.randn(size, count, generator=generator, dtype=torch.float64)
     weights = theta**0.5 * torch.randn(count, generator=generator, dtype=torch.float64)
     shrinkage = torch.full((count,), theta, dtype=torch.float64)
-    moved, moved_weights = conditionals.draw_scale(factor, weights, shrinkage, rng=generator)
+    moved, moved_weights = cp.draw_scale(factor, weights, shrinkage, rng=generator)
     assert (moved_weights != weights).double().mean() > 0.4
     norm = moved.square().sum(0).numpy()
     assert stats.kstest(norm, stats.chi2(size).cdf).pvalue > 1e-5
@@ -369,7 +369,7 @@ def test_the_scale_move_finds_its_distribution_along_the_orbit():
     shrinkage = torch.full((count,), theta, dtype=torch.float64)
     generator = tiny.rng(1)
     for _ in range(40):
-        factor, weights = conditionals.draw_scale(factor, weights, shrinkage, rng=generator)
+        factor, weights = cp.draw_scale(factor, weights, shrinkage, rng=generator)
     grid = np.linspace(1e-6, 60, 400_001)
     density = grid ** ((size - 3) / 2) * np.exp(-grid / 2 - square * norm / (2 * theta * grid))
     cdf = np.cumsum(density) / density.sum()

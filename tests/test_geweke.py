@@ -18,10 +18,11 @@ import torch
 from scipy import stats
 
 from diffbcp_cli import random
-from diffbcp_cli.lowrank import conditionals
-from diffbcp_cli.lowrank import sweep as sweeps
-from diffbcp_cli.lowrank.state import Hyper, image_of, observe
-from diffbcp_cli.lowrank.sweep import Coupling, reconstruct, sweep
+from diffbcp_cli.lowrank import cp, cp_sweep, cusp, likelihood
+from diffbcp_cli.lowrank.cp import Hyper, reconstruct
+from diffbcp_cli.lowrank.cp_sweep import sweep
+from diffbcp_cli.lowrank.cusp import CuspPrior
+from diffbcp_cli.lowrank.likelihood import Coupling, NoisePrior, image_of, observe
 from diffbcp_cli.lowrank.tensorize import tensorize
 from diffbcp_cli.methods.coupling import CouplingRule
 from diffbcp_cli.methods.split_gibbs import Chain, Settings, SplitGibbs
@@ -32,7 +33,10 @@ from diffbcp_cli.run.diagnostics import effective_sample_size
 
 pytestmark = pytest.mark.statistical
 
-HYPER = Hyper(tau_shape=12.0, tau_rate=8.0, slab_shape=5.0, slab_rate=4.0, spike_var=0.05, stick=2.0)
+HYPER = Hyper(
+    noise=NoisePrior(shape=12.0, rate=8.0),
+    cusp=CuspPrior(slab_shape=5.0, slab_rate=4.0, spike_var=0.05, stick=2.0),
+)
 PRIOR_DRAWS = 60_000
 CHAINS, STEPS = 32, 30  # chains that start at draws from the prior
 
@@ -65,7 +69,7 @@ class SweepCase:
         """Marginal-conditional draws of the state, and then of the data."""
         observation = self.observation()
         counted = (observation.weight * observation.observed).double().numpy()
-        shape = HYPER.tau_shape + 0.5 * (counted.sum() - (counted > 0).sum())
+        shape = HYPER.noise.shape + 0.5 * (counted.sum() - (counted > 0).sum())
         draws = geweke.prior_draws(
             PRIOR_DRAWS, [*self.left, *self.right], self.rank, HYPER, rng, tau_shape=shape
         )
@@ -130,8 +134,11 @@ def test_the_sweep_keeps_the_joint_distribution(name):
     assert abs(z) < threshold, (name, z)
 
 
-REAL = {name: getattr(conditionals, name) for name in dir(conditionals) if name.startswith("draw_")} | {
-    "modes": sweeps._draw_modes
+REAL = {
+    name: getattr(module, name)
+    for module in (cp, cp_sweep, cusp, likelihood)
+    for name in vars(module)
+    if name.startswith(("draw_", "_draw_modes"))
 }
 
 
@@ -139,8 +146,8 @@ def weights_with_theta_for_its_inverse(gram, linear, shrinkage, *, rng):
     return REAL["draw_weights"](gram, linear, 1 / shrinkage, rng=rng)
 
 
-def noise_without_its_half(square, count, hyper, *, rng):
-    return REAL["draw_noise_precision"](square, 2 * count, hyper, rng=rng)
+def noise_without_its_half(square, count, prior, *, rng):
+    return REAL["draw_noise_precision"](square, 2 * count, prior, rng=rng)
 
 
 def scale_with_a_degree_of_freedom_too_many(factor, weights, shrinkage, *, rng):
@@ -153,28 +160,28 @@ def scale_that_forgets_the_weights(factor, weights, shrinkage, *, rng):
     return REAL["draw_scale"](factor, weights, torch.full_like(shrinkage, 1e9), rng=rng)
 
 
-def spike_with_its_variance_as_std(weights, sticks, hyper, *, rng):
-    return REAL["draw_allocation"](weights, sticks, replace(hyper, spike_var=hyper.spike_var**2), rng=rng)
+def spike_with_its_variance_as_std(weights, sticks, prior, *, rng):
+    return REAL["draw_allocation"](weights, sticks, replace(prior, spike_var=prior.spike_var**2), rng=rng)
 
 
-def labels_of_the_neighbour(weights, sticks, hyper, *, rng):
+def labels_of_the_neighbour(weights, sticks, prior, *, rng):
     """Each label is drawn from the weight of the component before."""
     shifted = torch.cat([weights[1:], weights[:1]])
-    drawn = REAL["draw_allocation"](shifted, sticks, hyper, rng=rng)
+    drawn = REAL["draw_allocation"](shifted, sticks, prior, rng=rng)
     return torch.cat([drawn[-1:], drawn[:-1]])
 
 
-def sticks_that_count_their_own_label_as_above(allocation, hyper, *, rng):
+def sticks_that_count_their_own_label_as_above(allocation, prior, *, rng):
     labels = torch.arange(1, len(allocation) + 1)
     count = (allocation[None] == labels[:, None]).sum(1).double()
     above = (allocation[None] >= labels[:, None]).sum(1).double()
-    sticks = random.beta(1 + count, hyper.stick + above, rng=rng)
+    sticks = random.beta(1 + count, prior.stick + above, rng=rng)
     sticks[-1] = 1.0
     return sticks
 
 
-def variances_without_their_half(weights, in_slab, hyper, *, rng):
-    less = replace(hyper, slab_shape=hyper.slab_shape - 0.5)
+def variances_without_their_half(weights, in_slab, prior, *, rng):
+    less = replace(prior, slab_shape=prior.slab_shape - 0.5)
     return REAL["draw_shrinkage"](weights, in_slab, less, rng=rng)
 
 
@@ -183,20 +190,20 @@ def rows_without_their_prior(gram, linear, noise, which=None, *, what):
 
 
 def rows_without_lambda(factors, weights, *rest):
-    return REAL["modes"](factors, torch.ones_like(weights), *rest)
+    return REAL["_draw_modes"](factors, torch.ones_like(weights), *rest)
 
 
 BUGS = {
-    weights_with_theta_for_its_inverse: (conditionals, "draw_weights"),
-    noise_without_its_half: (conditionals, "draw_noise_precision"),
-    scale_with_a_degree_of_freedom_too_many: (conditionals, "draw_scale"),
-    scale_that_forgets_the_weights: (conditionals, "draw_scale"),
-    spike_with_its_variance_as_std: (conditionals, "draw_allocation"),
-    labels_of_the_neighbour: (conditionals, "draw_allocation"),
-    sticks_that_count_their_own_label_as_above: (conditionals, "draw_sticks"),
-    variances_without_their_half: (conditionals, "draw_shrinkage"),
-    rows_without_their_prior: (conditionals, "draw_rows"),
-    rows_without_lambda: (sweeps, "_draw_modes"),
+    weights_with_theta_for_its_inverse: (cp, "draw_weights"),
+    noise_without_its_half: (likelihood, "draw_noise_precision"),
+    scale_with_a_degree_of_freedom_too_many: (cp, "draw_scale"),
+    scale_that_forgets_the_weights: (cp, "draw_scale"),
+    spike_with_its_variance_as_std: (cusp, "draw_allocation"),
+    labels_of_the_neighbour: (cusp, "draw_allocation"),
+    sticks_that_count_their_own_label_as_above: (cusp, "draw_sticks"),
+    variances_without_their_half: (cusp, "draw_shrinkage"),
+    rows_without_their_prior: (cp, "draw_rows"),
+    rows_without_lambda: (cp_sweep, "_draw_modes"),
 }
 
 
@@ -411,7 +418,7 @@ def test_the_chain_with_a_gaussian_prior_has_its_exact_mean_and_variance(fine_gr
     m = np.array([0.5, -1.0, 1.2, 0.8])
     observed = np.array([1.0, 1.0, 0.0, 0.0])
     rho, var, noise_std = 0.6, 0.4, 0.7
-    hyper = Hyper(spike_var=1.5)
+    hyper = Hyper(cusp=CuspPrior(spike_var=1.5))
     shape = tiny.Plain((1, 1), (4,))
     observation = observe(
         torch.from_numpy(y).float().reshape(1, 1, 4),
@@ -427,7 +434,7 @@ def test_the_chain_with_a_gaussian_prior_has_its_exact_mean_and_variance(fine_gr
         torch.stack([getattr(d, name).flatten() for d in draws]).double().numpy()
         for name in ("image", "prior_image")
     )
-    exact = scale_mixture(y, observed, m, tau=noise_std**-2, rho=rho, var=var, spike_var=hyper.spike_var)
+    exact = scale_mixture(y, observed, m, tau=noise_std**-2, rho=rho, var=var, spike_var=hyper.cusp.spike_var)
     scores = np.concatenate([x, (x - exact[0]) ** 2, z, (z - exact[2]) ** 2], 1)
     worth = np.minimum(effective_sample_size(scores[None]), len(scores))
     deviation = (scores.mean(0) - exact.flatten()) / np.sqrt(scores.var(0) / worth)

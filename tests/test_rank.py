@@ -10,8 +10,9 @@ import tiny
 import torch
 from scipy import stats
 
-from diffbcp_cli.lowrank import rank
-from diffbcp_cli.lowrank.sweep import reconstruct, sweep
+from diffbcp_cli.lowrank import cp, cusp
+from diffbcp_cli.lowrank.cp import reconstruct
+from diffbcp_cli.lowrank.cp_sweep import sweep
 
 LAYOUT = ((2, 3), (7,))
 RANK = 5
@@ -27,26 +28,28 @@ def observation():
 def state_with(energies, slab, observation, *, tau=2.0):
     """A state whose components have these energies, in the slab or not."""
     state = tiny.random_state(*LAYOUT, len(energies))
-    now = rank.energy(state, observation)
+    now = cp.energy(state, observation)
     position = torch.arange(1, len(energies) + 1)
     slab = torch.tensor(slab)
     return replace(
         state,
         weights=state.weights * (torch.tensor(energies, dtype=torch.float64) / now).sqrt(),
-        allocation=torch.where(slab, torch.full_like(position, len(energies) + 1), position),
+        cusp=replace(
+            state.cusp, allocation=torch.where(slab, torch.full_like(position, len(energies) + 1), position)
+        ),
         noise_precision=tau,
     )
 
 
 def adapt(state, observation, floor, seed=0):
-    return rank.adapt(state, observation, HYPER, floor=floor, rng=tiny.rng(seed))
+    return cp.adapt(state, observation, HYPER, floor=floor, rng=tiny.rng(seed))
 
 
 def test_the_energy_is_the_weighted_square_of_a_component(observation):
     """With equal weights: sum over entries of w x_r^2."""
     state = tiny.random_state(*LAYOUT, RANK)
     even = replace(observation, weight=torch.full_like(observation.weight, 0.25))
-    for r, found in enumerate(rank.energy(state, even).tolist()):
+    for r, found in enumerate(cp.energy(state, even).tolist()):
         alone = reconstruct(state.select(torch.tensor([r])))
         assert found == pytest.approx(0.25 * float(alone.square().sum()), rel=1e-9)
 
@@ -56,7 +59,7 @@ def test_weak_spike_components_go_and_the_strongest_of_them_stays_as_a_spare(obs
     energies = [0.1 * limit, 1.1 * limit, 0.2 * limit, 0.9 * limit, 0.01 * limit]
     state = state_with(energies, [True, False, False, False, False], observation)
     adapted = adapt(state, observation, 0.5)
-    found = rank.energy(adapted, observation).tolist()
+    found = cp.energy(adapted, observation).tolist()
     assert found == pytest.approx([energies[0], energies[1], energies[3]])
     assert adapted.in_slab.tolist() == [True, False, False]
 
@@ -86,26 +89,29 @@ def test_a_component_is_added_from_the_prior_when_none_is_spare(observation):
 
 def test_growing_keeps_the_components_that_were_there():
     state = tiny.random_state(*LAYOUT, RANK, dtype=torch.float32)
-    grown = rank.grow(state, HYPER, rng=tiny.rng())
+    grown = cp.grow(state, HYPER, rng=tiny.rng())
     for old, new in zip((*state.left, *state.right), (*grown.left, *grown.right), strict=True):
         assert new.dtype == old.dtype
         assert torch.equal(new[:, :-1], old)
     assert torch.equal(grown.weights[:-1], state.weights)
-    assert torch.equal(grown.sticks[: RANK - 1], state.sticks[: RANK - 1])
-    assert grown.shrinkage[-1] == HYPER.spike_var
-    assert grown.sticks[-1] == 1
-    assert 0 < grown.sticks[-2] < 1
-    assert grown.shrinkage.dtype == grown.sticks.dtype == torch.float64
+    assert torch.equal(grown.cusp.sticks[: RANK - 1], state.cusp.sticks[: RANK - 1])
+    assert grown.cusp.shrinkage[-1] == HYPER.cusp.spike_var
+    assert grown.cusp.sticks[-1] == 1
+    assert 0 < grown.cusp.sticks[-2] < 1
+    assert grown.cusp.shrinkage.dtype == grown.cusp.sticks.dtype == torch.float64
 
 
 @pytest.mark.statistical
 def test_new_components_follow_the_prior():
     """Three KS tests at 1e-5, seed fixed."""
     state, generator = tiny.random_state(*LAYOUT, 1, dtype=torch.float32), tiny.rng(5)
-    grown = [rank.grow(state, HYPER, rng=generator) for _ in range(1500)]
+    grown = [cp.grow(state, HYPER, rng=generator) for _ in range(1500)]
     weights = torch.stack([g.weights[-1] for g in grown])
-    assert stats.kstest(weights, stats.norm(scale=math.sqrt(HYPER.spike_var)).cdf).pvalue > 1e-5
-    assert stats.kstest([g.sticks[-2].item() for g in grown], stats.beta(1, HYPER.stick).cdf).pvalue > 1e-5
+    assert stats.kstest(weights, stats.norm(scale=math.sqrt(HYPER.cusp.spike_var)).cdf).pvalue > 1e-5
+    assert (
+        stats.kstest([g.cusp.sticks[-2].item() for g in grown], stats.beta(1, HYPER.cusp.stick).cdf).pvalue
+        > 1e-5
+    )
     rows = torch.cat([g.left[1][:, -1] for g in grown])
     assert stats.kstest(rows, stats.norm.cdf).pvalue > 1e-5
 
@@ -116,7 +122,7 @@ def test_the_sweep_goes_on_from_an_adapted_state(observation, change):
     if change == "smaller":
         state = state.select(torch.tensor([True, False, True, False, True]))
     else:
-        state = rank.grow(state, HYPER, rng=tiny.rng())
+        state = cp.grow(state, HYPER, rng=tiny.rng())
     new, _ = sweep(state, observation, HYPER, block=2, rng=tiny.rng())
     assert new.rank == state.rank
     assert torch.isfinite(reconstruct(new)).all()
@@ -130,7 +136,7 @@ def test_select_keeps_components_and_on_which_side_they_are(kind):
     for old, new in zip((*state.left, *state.right), (*chosen.left, *chosen.right), strict=True):
         assert torch.equal(new, old[:, keep])
     assert torch.equal(chosen.weights, state.weights[keep])
-    assert torch.equal(chosen.shrinkage, state.shrinkage[keep])
+    assert torch.equal(chosen.cusp.shrinkage, state.cusp.shrinkage[keep])
     assert torch.equal(chosen.in_slab, state.in_slab[keep])
     assert state.in_slab[keep].any()
     assert chosen.rank == 3
@@ -140,7 +146,7 @@ def test_adaptation_comes_with_its_probability():
     """exp(-1 - 0.005 i), within 5 standard errors."""
     for step in (0, 100):
         generator = tiny.rng(step)
-        share = sum(rank.adaptation_due(step, rng=generator) for _ in range(3000)) / 3000
+        share = sum(cusp.adaptation_due(step, rng=generator) for _ in range(3000)) / 3000
         expected = math.exp(-1 - 0.005 * step)
         assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / 3000)
 

@@ -136,7 +136,7 @@ def test_a_budget_too_small_to_work_in_is_refused():
 
 
 def test_the_default_budget_leaves_the_sampler_as_it_was():
-    from diffbcp_cli.lowrank.sweep import MEMORY_BUDGET
+    from diffbcp_cli.lowrank.cp_sweep import MEMORY_BUDGET
     from diffbcp_cli.run.kernel import settings_of
 
     assert settings_of(RunConfig()).budget == MEMORY_BUDGET

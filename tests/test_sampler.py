@@ -12,8 +12,8 @@ import tiny
 import torch
 
 from diffbcp_cli.jobs.session import restore
-from diffbcp_cli.lowrank import rank
-from diffbcp_cli.lowrank.state import observe
+from diffbcp_cli.lowrank import cp, cusp
+from diffbcp_cli.lowrank.likelihood import observe
 from diffbcp_cli.lowrank.tensorize import tensorize
 from diffbcp_cli.methods.coupling import CouplingRule
 from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, make_generator
@@ -182,14 +182,14 @@ def test_the_change_is_the_rms_difference_of_images(observation):
 
 def test_the_rank_is_adapted_during_burn_in_only(observation, monkeypatch):
     """Even when it is due at every step; a floor above all energies leaves one spike component."""
-    adapted, real = [], rank.adapt
+    adapted, real = [], cp.adapt
 
     def watched(state, *arguments, **options):
         adapted.append(state.rank)
         return real(state, *arguments, **options)
 
-    monkeypatch.setattr(rank, "adaptation_due", lambda step, *, rng: True)
-    monkeypatch.setattr(rank, "adapt", watched)
+    monkeypatch.setattr(cusp, "adaptation_due", lambda step, *, rng: True)
+    monkeypatch.setattr(cp, "adapt", watched)
     settings = replace(SETTINGS, rank=8, burn_in=10, adapt_floor=1e12)
     draws = draws_of(observation, 10, settings=settings)
     assert 0 < len(adapted) <= 10

@@ -8,9 +8,10 @@ import pytest
 import tiny
 import torch
 
-from diffbcp_cli.lowrank.state import Hyper, image_of, observe
+from diffbcp_cli.lowrank.cp import Hyper, reconstruct
+from diffbcp_cli.lowrank.cp_sweep import sweep
+from diffbcp_cli.lowrank.likelihood import Coupling, image_of, observe
 from diffbcp_cli.lowrank.stream import ImageCoupling, fold, observe_in_chunks, observe_some, sweep_in_chunks
-from diffbcp_cli.lowrank.sweep import Coupling, reconstruct, sweep
 from diffbcp_cli.lowrank.tensorize import Patches, SomePatches
 from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, learn_atoms
 from diffbcp_cli.priors.gaussian import GaussianPrior

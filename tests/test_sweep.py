@@ -11,9 +11,11 @@ import tiny
 import torch
 
 from diffbcp_cli.errors import NumericalError
-from diffbcp_cli.lowrank import sweep as sweeps
+from diffbcp_cli.lowrank import cp_sweep as sweeps
+from diffbcp_cli.lowrank.cp import reconstruct
+from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.grams import Strategy
-from diffbcp_cli.lowrank.sweep import Coupling, reconstruct, sweep
+from diffbcp_cli.lowrank.likelihood import Coupling
 
 LAYOUTS = {"patch": ((3, 4, 4), (20,)), "reshape": ((4, 5), (5, 4, 3))}
 RANK = 6
@@ -73,16 +75,16 @@ def test_the_seed_fixes_the_sweep_and_the_global_generator_does_not(layout):
 def test_everything_is_drawn_and_keeps_its_shape_type_and_range(layout):
     state, observation, coupling = problem(layout)
     new, info = run(state, observation, coupling)
-    for name in ("left", "right", "weights", "shrinkage", "allocation", "sticks"):
+    for name in ("left", "right", "weights", "cusp"):
         old_parts, new_parts = tiny.tensors_of(getattr(state, name)), tiny.tensors_of(getattr(new, name))
         for a, b in zip(old_parts, new_parts, strict=True):
             assert (a.shape, a.dtype) == (b.shape, b.dtype), name
             assert not torch.equal(a, b), name
     assert new.noise_precision not in (state.noise_precision, 0.0)
-    assert ((new.allocation >= 1) & (new.allocation <= RANK)).all()
-    assert ((new.sticks > 0) & (new.sticks <= 1)).all()
-    assert new.sticks[-1] == 1
-    assert (new.shrinkage[~new.in_slab] == HYPER.spike_var).all()
+    assert ((new.cusp.allocation >= 1) & (new.cusp.allocation <= RANK)).all()
+    assert ((new.cusp.sticks > 0) & (new.cusp.sticks <= 1)).all()
+    assert new.cusp.sticks[-1] == 1
+    assert (new.cusp.shrinkage[~new.in_slab] == HYPER.cusp.spike_var).all()
     assert info.entries.shape == observation.values.shape
 
 
@@ -201,6 +203,7 @@ def test_a_precision_that_breaks_down_names_the_mode(layout_name, where, words):
 
 def test_weights_that_break_down_are_named():
     state, observation, _ = problem(LAYOUTS["patch"])
-    state = replace(state, shrinkage=torch.full_like(state.shrinkage, -1e-9))
+    wrong = replace(state.cusp, shrinkage=torch.full_like(state.cusp.shrinkage, -1e-9))
+    state = replace(state, cusp=wrong)
     with pytest.raises(NumericalError, match="the weights"):
         run(state, observation)

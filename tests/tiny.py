@@ -8,10 +8,15 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
+from diffbcp_cli.lowrank.cp import Hyper, State
+from diffbcp_cli.lowrank.cusp import Cusp, CuspPrior
 from diffbcp_cli.lowrank.grams import plan
-from diffbcp_cli.lowrank.state import Hyper, State, observe
+from diffbcp_cli.lowrank.likelihood import NoisePrior, observe
 
-PROPER = Hyper(tau_shape=6.0, tau_rate=5.0, slab_shape=5.0, slab_rate=4.0, spike_var=0.05, stick=5.0)
+PROPER = Hyper(
+    noise=NoisePrior(shape=6.0, rate=5.0),
+    cusp=CuspPrior(slab_shape=5.0, slab_rate=4.0, spike_var=0.05, stick=5.0),
+)
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,7 @@ def random_state(left, right, rank, *, seed=0, dtype=torch.float64, hyper=PROPER
         left=tuple(normal(n, rank, generator=generator, dtype=dtype) for n in left),
         right=tuple(normal(n, rank, generator=generator, dtype=dtype) for n in right),
         weights=normal(rank, generator=generator, dtype=dtype),
-        shrinkage=torch.where(slab, theta, torch.full_like(theta, hyper.spike_var)),
-        allocation=allocation,
-        sticks=sticks,
+        cusp=Cusp(torch.where(slab, theta, torch.full_like(theta, hyper.cusp.spike_var)), allocation, sticks),
         noise_precision=1.7,
     )
 
@@ -116,9 +119,9 @@ def model_of(state, observation, hyper, coupling=None):
     return Model(
         factors=tuple(f.double() for f in (*state.left, *state.right)),
         weights=state.weights.double(),
-        shrinkage=state.shrinkage,
-        allocation=state.allocation,
-        sticks=state.sticks,
+        shrinkage=state.cusp.shrinkage,
+        allocation=state.cusp.allocation,
+        sticks=state.cusp.sticks,
         noise_precision=torch.tensor(state.noise_precision, dtype=torch.float64),
         values=observation.values.double().reshape(sizes),
         observed=observation.observed.double().reshape(sizes),
@@ -131,7 +134,7 @@ def model_of(state, observation, hyper, coupling=None):
 
 def log_joint(m):
     """The log of the joint density, up to a constant, line by line."""
-    rank, h = len(m.weights), m.hyper
+    rank, h = len(m.weights), m.hyper.cusp
     x = torch.zeros_like(m.values)
     for r in range(rank):
         letters = "abcdefg"[: len(m.factors)]
@@ -158,4 +161,5 @@ def log_joint(m):
             assert float(theta) == h.spike_var
     for nu in m.sticks[:-1]:
         total = total + (h.stick - 1) * (1 - nu).log()
-    return total + (h.tau_shape - 1) * m.noise_precision.log() - h.tau_rate * m.noise_precision
+    n = m.hyper.noise
+    return total + (n.shape - 1) * m.noise_precision.log() - n.rate * m.noise_precision

@@ -16,9 +16,10 @@ from torch import Generator, Tensor
 
 from .. import random
 from .algebra import khatri_rao
+from .cp import Hyper, State
+from .cp_sweep import MEMORY_BUDGET, Block, deal, draw_left, draw_noise_and_rank, draw_only
 from .grams import Grams
-from .state import Hyper, Observation, State, observe
-from .sweep import MEMORY_BUDGET, Block, deal, draw_left, draw_only, finish
+from .likelihood import Observation, observe, squared_error
 from .tensorize import Patches, SomePatches
 
 _MATRICES = 12  # of U x v floats that one chunk takes while it is worked on
@@ -116,7 +117,7 @@ def sweep_in_chunks(
     blocks = deal(state.rank, block, shuffle=shuffle, rng=rng)
     state = draw_components(state, stream, coupling, blocks=blocks, budget=budget, rng=rng)
     image, square = fold(state, stream)
-    return finish(state, square, stream.count, hyper, rng=rng), image
+    return draw_noise_and_rank(state, square, stream.count, hyper, rng=rng), image
 
 
 def fold(state: State, stream: Stream) -> tuple[Tensor, float]:
@@ -126,8 +127,7 @@ def fold(state: State, stream: Stream) -> tuple[Tensor, float]:
     for chunk in stream.chunks:
         o = chunk.observation
         entries = left @ state.right[0][chunk.columns].T
-        residual = (o.values - entries) * o.observed
-        square += float((o.weight * residual.square()).sum(dtype=torch.float64))
+        square += squared_error(entries, o)
         image[:, chunk.rows] += o.shape.fold(entries * o.weight)
     return image / stream.copies, square
 
@@ -150,7 +150,9 @@ def draw_components(
         rest = (khatri_rao([f[:, outside] for f in left]) * weights[outside], right[:, outside])
         part = Block([f[:, members] for f in left], [right[:, members]], weights[members])
         drawn, packed, pulled = _draw_right(part, rest, stream, coupling, state.noise_precision, budget, rng)
-        part = draw_left(replace(part, right=[drawn]), packed, pulled, state.shrinkage[members.cpu()], rng)
+        part = draw_left(
+            replace(part, right=[drawn]), packed, pulled, state.cusp.shrinkage[members.cpu()], rng
+        )
         for factor, new in zip(left, part.left, strict=True):
             factor[:, members] = new
         right[:, members], weights[members] = drawn, part.weights

@@ -13,10 +13,11 @@ from typing import TypedDict
 import torch
 from torch import Generator, Tensor
 
-from ..lowrank import rank
-from ..lowrank.state import Hyper, Observation, State, image_of, initial
+from ..lowrank import cp, cusp
+from ..lowrank.cp import Hyper, State, initial
+from ..lowrank.cp_sweep import MEMORY_BUDGET, sweep
+from ..lowrank.likelihood import Coupling, Observation, image_of
 from ..lowrank.stream import ImageCoupling, Stream, sweep_in_chunks
-from ..lowrank.sweep import MEMORY_BUDGET, Coupling, sweep
 from ..priors.base import Prior
 from ..priors.reverse import Solver, sample
 from .coupling import CouplingRule
@@ -104,9 +105,9 @@ class SplitGibbs:
         if self.prior is not None and chain.image is not None and chain.step >= settings.warm_up:
             rho = settings.rule.rho(state.noise_precision)
             z = self._draw_prior_image(chain.image, rho, rng)
-        if self._adapts(chain.step) and rank.adaptation_due(chain.step, rng=rng):
+        if self._adapts(chain.step) and cusp.adaptation_due(chain.step, rng=rng):
             floor = settings.adapt_floor or 0.0
-            state = rank.adapt(state, observation, settings.hyper, floor=floor, rng=rng)
+            state = cp.adapt(state, observation, settings.hyper, floor=floor, rng=rng)
         for index in range(settings.sweeps):
             state, image = self._sweep(state, z, rho, first=chain.step + index == 0, rng=rng)
             state = self._with_noise(state)

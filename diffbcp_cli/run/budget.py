@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..estimators.completion import calls_after
-from ..lowrank.state import State
+from ..lowrank.cp import State
 from ..methods.split_gibbs import SplitGibbs, make_generator
 from ..options import RunConfig
 from ..priors.base import Prior

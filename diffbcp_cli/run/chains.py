@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ..errors import MemoryLimitError
-from ..lowrank.state import State
+from ..lowrank.cp import State
+from ..lowrank.cusp import Cusp
 from ..methods.split_gibbs import Chain, Draw, SplitGibbs, make_generator
 from .moments import Moments
 
@@ -195,7 +196,8 @@ def _tensors(line: _Line) -> dict[str, Tensor]:
     state = line.chain.state
     found |= {f"left.{i}": f for i, f in enumerate(state.left)}
     found |= {f"right.{i}": f for i, f in enumerate(state.right)}
-    found |= {name: getattr(state, name) for name in ("weights", "shrinkage", "allocation", "sticks")}
+    found |= {name: getattr(state.cusp, name) for name in ("shrinkage", "allocation", "sticks")}
+    found["weights"] = state.weights
     pictures = {"image": line.chain.image, "prior_image": line.chain.prior_image, "rng": line.rng_state}
     return found | {name: value for name, value in pictures.items() if value is not None}
 
@@ -217,9 +219,7 @@ def _take_up(line: _Line, tensors: dict[str, Tensor], plain: dict[str, Any], dev
         left=tuple(_numbered(tensors, "left", device)),
         right=tuple(_numbered(tensors, "right", device)),
         weights=tensors["weights"].to(device),
-        shrinkage=tensors["shrinkage"],
-        allocation=tensors["allocation"],
-        sticks=tensors["sticks"],
+        cusp=Cusp(tensors["shrinkage"], tensors["allocation"], tensors["sticks"]),
         noise_precision=plain["state"]["noise_precision"],
     )
     if any(factor.shape[1:] != state.weights.shape for factor in (*state.left, *state.right)):

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..lowrank.state import State, observe
+from ..lowrank.cp import State
+from ..lowrank.likelihood import observe
 from ..lowrank.stream import observe_in_chunks, observe_some
 from ..lowrank.tensorize import Patches, tensorize
 from ..methods.coupling import CouplingRule

@@ -1,4 +1,4 @@
-"""One Gibbs sweep over the tensor model.
+"""One Gibbs sweep over the CP model.
 
 The R components are dealt at random into blocks. A block's factors and weights are drawn given the rest of
 the reconstruction, which enters as a residual: E = w (tau o (y - X_rest) + coupling (z - X_rest)). Any way of
@@ -15,21 +15,13 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
-from . import conditionals
-from . import solve as cg
+from . import cp, cp_cg, cusp, likelihood
 from .algebra import contract, khatri_rao
+from .cp import Hyper, State, reconstruct
 from .grams import Grams, packed_squares, unpack
-from .state import Hyper, Observation, State
+from .likelihood import Coupling, Observation, squared_error
 
 MEMORY_BUDGET = 256 * 2**20  # bytes that one batch of Gram matrices may take
-
-
-@dataclass(frozen=True)
-class Coupling:
-    """The pull of the prior's image: precision = rho^-2 and entries = Z (U, V)."""
-
-    precision: float
-    entries: Tensor
 
 
 @dataclass(frozen=True)
@@ -38,11 +30,6 @@ class Info:
 
     square: float  # sum of w (y - x)^2 over observed entries
     entries: Tensor  # (U, V) X after the sweep
-
-
-def reconstruct(state: State) -> Tensor:
-    """X as a matrix (U, V)."""
-    return (khatri_rao(state.left) * state.weights) @ khatri_rao(state.right).T
 
 
 def sweep(
@@ -56,16 +43,15 @@ def sweep(
     shuffle: bool = True,
     rng: Generator,
 ) -> tuple[State, Info]:
-    """Draw every part of the tensor model once. Inputs are left alone.
+    """Draw every part of the CP model once. Inputs are left alone.
 
     shuffle: deal the components at random; without it the blocks follow their order, strongest first at the
     start of a chain, so that no block of fine detail explains what a coarse one should.
     """
     blocks = deal(state.rank, block, shuffle=shuffle, rng=rng)
     state, entries = draw_components(state, observation, coupling, blocks=blocks, budget=budget, rng=rng)
-    residual = (observation.values - entries) * observation.observed
-    square = float((observation.weight * residual.square()).sum(dtype=torch.float64))
-    return finish(state, square, observation.count, hyper, rng=rng), Info(square, entries)
+    square = squared_error(entries, observation)
+    return draw_noise_and_rank(state, square, observation.count, hyper, rng=rng), Info(square, entries)
 
 
 def deal(rank: int, block: int, *, shuffle: bool, rng: Generator) -> Sequence[Tensor]:
@@ -74,33 +60,11 @@ def deal(rank: int, block: int, *, shuffle: bool, rng: Generator) -> Sequence[Te
     return order.tensor_split(max(1, round(rank / block)))
 
 
-def finish(state: State, square: float, count: float, hyper: Hyper, *, rng: Generator) -> State:
-    """Draw the noise precision given sum of w (y - x)^2 over observed entries, then scales and rank prior."""
-    tau = conditionals.draw_noise_precision(square, count, hyper, rng=rng)
-    state = draw_scales(replace(state, noise_precision=tau), rng=rng)
-    return draw_rank_prior(state, hyper, rng=rng)
-
-
-def draw_scales(state: State, *, rng: Generator) -> State:
-    """Trade scale between each factor and the weights, X unchanged."""
-    weights = state.weights.cpu().double()
-    factors = [*state.left, *state.right]
-    for mode, factor in enumerate(factors):
-        if len(factor) > 1:
-            factors[mode], weights = conditionals.draw_scale(factor, weights, state.shrinkage, rng=rng)
-    count = len(state.left)
-    return replace(
-        state, left=tuple(factors[:count]), right=tuple(factors[count:]), weights=weights.to(state.weights)
-    )
-
-
-def draw_rank_prior(state: State, hyper: Hyper, *, rng: Generator) -> State:
-    """Draw the labels zeta, the sticks nu and the variances theta given the weights."""
-    weights = state.weights.cpu().double()
-    allocation = conditionals.draw_allocation(weights, state.sticks, hyper, rng=rng)
-    sticks = conditionals.draw_sticks(allocation, hyper, rng=rng)
-    state = replace(state, allocation=allocation, sticks=sticks)
-    return replace(state, shrinkage=conditionals.draw_shrinkage(weights, state.in_slab, hyper, rng=rng))
+def draw_noise_and_rank(state: State, square: float, count: float, hyper: Hyper, *, rng: Generator) -> State:
+    """Draw the noise precision, given `squared_error` and sum of w, then the scales and the prior of the rank."""
+    tau = likelihood.draw_noise_precision(square, count, hyper.noise, rng=rng)
+    state = cp.draw_scales(replace(state, noise_precision=tau), rng=rng)
+    return replace(state, cusp=cusp.draw(state.weights, state.cusp, hyper.cusp, rng=rng))
 
 
 @dataclass(frozen=True)
@@ -110,10 +74,6 @@ class Block:
     left: list[Tensor]
     right: list[Tensor]
     weights: Tensor
-
-    def entries(self) -> Tensor:
-        """X of these components alone, (U, V)."""
-        return (khatri_rao(self.left) * self.weights) @ khatri_rao(self.right).T
 
 
 def draw_components(
@@ -145,13 +105,13 @@ def draw_components(
     entries = reconstruct(state)
     for members in blocks:
         part = Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
-        rest = entries - part.entries()
+        rest = entries - reconstruct(part)
         error = weighted_pull - precision * rest  # E, (U, V)
-        part = _draw_block(part, error, precision, grams, state.shrinkage[members.cpu()], rng)
+        part = _draw_block(part, error, precision, grams, state.cusp.shrinkage[members.cpu()], rng)
         for factor, new in zip([*left, *right], [*part.left, *part.right], strict=True):
             factor[:, members] = new
         weights[members] = part.weights
-        entries = rest + part.entries()
+        entries = rest + reconstruct(part)
     return replace(state, left=tuple(left), right=tuple(right), weights=weights), entries
 
 
@@ -165,11 +125,11 @@ def _draw_block(
 ) -> Block:
     """Draw the right factors, then the left ones, then the weights of one block; error is E, precision m (U, V)."""
     k, size = khatri_rao(part.left), len(part.weights)
-    if len(part.right) > 1 and cg.is_cheaper(size, len(part.right)):
-        right = cg.draw_modes(part.right, part.weights, error.T, k, precision.T, "right", rng)
+    if len(part.right) > 1 and cp_cg.is_cheaper(size, len(part.right)):
+        right = cp_cg.draw_modes(part.right, part.weights, error.T, k, precision.T, "right", rng)
         q = khatri_rao(right)
-        left = cg.draw_modes(part.left, part.weights, error, q, precision, "left", rng)
-        return Block(left, right, cg.draw_weights(left, error, q, precision, shrinkage, rng))
+        left = cp_cg.draw_modes(part.left, part.weights, error, q, precision, "left", rng)
+        return Block(left, right, cp_cg.draw_weights(left, error, q, precision, shrinkage, rng))
     right = _draw_group(part.right, part.weights, error.T @ k, k, grams[1], "right", rng)
     q = khatri_rao(right)
     return draw_left(replace(part, right=right), grams[0].packed(q), error @ q, shrinkage, rng)
@@ -179,7 +139,7 @@ def draw_left(part: Block, packed: Tensor, pulled: Tensor, shrinkage: Tensor, rn
     """Draw the left factors and the weights from the packed Grams (U, T) of the right rows q and E q (U, S)."""
     left = _draw_modes(part.left, part.weights, pulled, packed, "left", rng)
     gram = unpack(contract(packed, [packed_squares(f) for f in left], None), len(part.weights))[0]
-    weights = conditionals.draw_weights(gram, contract(pulled, left, None)[0], shrinkage, rng=rng)
+    weights = cp.draw_weights(gram, contract(pulled, left, None)[0], shrinkage, rng=rng)
     return Block(left, part.right, weights.to(part.weights))
 
 
@@ -202,7 +162,7 @@ def _draw_modes(
         gram = unpack(contract(packed, [packed_squares(f) for f in factors], mode) * scale, len(weights))
         linear = contract(pulled, factors, mode) * weights
         noise = random.normal(tuple(linear.shape), rng=rng)
-        factors[mode] = conditionals.draw_rows(gram, linear, noise, what=f"mode {mode} of the {side} group")
+        factors[mode] = cp.draw_rows(gram, linear, noise, what=f"mode {mode} of the {side} group")
     return factors
 
 
@@ -211,7 +171,5 @@ def draw_only(weights: Tensor, pulled: Tensor, q: Tensor, grams: Grams, noise: T
     linear = pulled * weights
     drawn = torch.empty_like(linear)
     for rows, gram, which in grams.batches(q * weights):
-        drawn[rows] = conditionals.draw_rows(
-            gram, linear[rows], noise[rows], which, what=f"the {side} factor"
-        )
+        drawn[rows] = cp.draw_rows(gram, linear[rows], noise[rows], which, what=f"the {side} factor")
     return drawn

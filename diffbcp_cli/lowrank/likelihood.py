@@ -1,0 +1,127 @@
+"""What is known of a photograph, as tensor entries: measured values, the pull of the prior's image, the noise.
+
+Each entry j has a weight w_j, which may count a pixel that several entries hold only once. The measured entries are
+N(x_j, 1/tau)^w_j. All of it is the same for every decomposition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor
+
+from .. import random
+from .grams import GramPlan, plan
+from .tensorize import Tensorization, entry_weight, fold_average
+
+
+@dataclass(frozen=True)
+class NoisePrior:
+    """tau ~ Gamma(shape, rate)."""
+
+    shape: float = 1e-3
+    rate: float = 1e-3
+
+
+class Observed(Protocol):
+    """What is known of a photograph, all at once or in chunks."""
+
+    @property
+    def shape(self) -> Tensorization:
+        """How the image is laid out."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries are."""
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean of w over all entries, padding included."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The photograph as tensor entries, all (U, V), with the prepared Grams of both groups."""
+
+    shape: Tensorization
+    values: Tensor
+    observed: Tensor
+    weight: Tensor
+    left_plan: GramPlan
+    right_plan: GramPlan
+    count: float  # sum of w over observed entries
+    share: float  # of one entry in its pixel's coupling to Z: 1 if w counts a pixel once, else 1 / copies on average
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries are."""
+        return self.values.device
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean of w over all entries, padding included."""
+        return float(self.weight.mean(dtype=torch.float64))
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Eq. (5): the pull of the prior's image, exp(-sum_j w_j (z_j - x_j)^2 / (2 rho^2)).
+
+    precision: rho^-2. entries: Z (U, V).
+    """
+
+    precision: float
+    entries: Tensor
+
+
+def observe(
+    image: Tensor,
+    mask: Tensor,
+    shape: Tensorization,
+    *,
+    once: bool = True,
+    pixel_weight: Tensor | None = None,
+) -> Observation:
+    """Tensorize an image (C, H, W) on [-1, 1] with its mask (C, H, W), True = observed.
+
+    once: whether w counts each pixel once or each of its copies. pixel_weight: (1, H, W) w by pixel, instead.
+    """
+    size = (image.shape[0], image.shape[1], image.shape[2])
+    if pixel_weight is None:
+        weight = entry_weight(shape, size, once=once, device=image.device)
+    else:
+        weight = shape.unfold(pixel_weight.expand(size))
+    observed = shape.unfold(mask.to(image.dtype)) * (weight > 0)
+    values = shape.unfold(torch.where(mask, image, torch.zeros_like(image)))
+    return Observation(
+        shape=shape,
+        values=values,
+        observed=observed,
+        weight=weight,
+        left_plan=plan(weight, observed),
+        right_plan=plan(weight.T.contiguous(), observed.T.contiguous()),
+        count=float((weight * observed).sum(dtype=torch.float64)),
+        share=image.numel() / float(weight.sum(dtype=torch.float64)),
+    )
+
+
+def image_of(entries: Tensor, observation: Observation) -> Tensor:
+    """Fold entries (U, V) back to an image (C, H, W)."""
+    return fold_average(observation.shape, entries, observation.weight)
+
+
+def squared_error(entries: Tensor, observation: Observation) -> float:
+    """Sum of w (y - x)^2 over the observed entries; entries = X (U, V)."""
+    residual = (observation.values - entries) * observation.observed
+    return float((observation.weight * residual.square()).sum(dtype=torch.float64))
+
+
+def draw_noise_precision(square: float, count: float, prior: NoisePrior, *, rng: Generator) -> float:
+    """Eq. (8): draw tau ~ Gamma(shape + sum(w)/2, rate + sum(w (y - x)^2)/2), sums over the observed entries.
+
+    square: `squared_error`. count: sum of w.
+    """
+    shape = torch.tensor(prior.shape + 0.5 * count, dtype=torch.float64)
+    return float(random.gamma(shape, rng=rng)) / (prior.rate + 0.5 * square)
