@@ -15,9 +15,8 @@ from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.mixed import MixedPrecision
 from diffbcp_cli.priors.network import NetworkPrior
 from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
-from diffbcp_cli.priors.precondition import EDM
+from diffbcp_cli.priors.precondition import EDM, VP
 from diffbcp_cli.priors.sizes import Fitted, Tiled, cut, noise_gain, reflected
-from diffbcp_cli.priors.vp import VP
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +62,7 @@ def test_vp_turns_the_exact_epsilon_into_the_exact_posterior_mean():
 
 
 def test_vp_time_and_sigma_are_inverses_down_to_tiny_levels():
-    vp = VP(nn.Identity())
+    vp = VP(nn.Identity()).schedule
     sigma = torch.logspace(-6, 2, 50, dtype=torch.float64)
     assert torch.allclose(vp.sigma(vp.time(sigma)), sigma, rtol=1e-9)
     # the end of the schedule: prod(1 - beta) of 1000 linear steps

@@ -326,8 +326,8 @@ def test_the_mean_of_the_priors_image_is_put_together_from_windows():
 MEASURE = """
 import resource, sys
 import numpy as np
-from diffbcp_cli.config import RunConfig
-from diffbcp_cli.restoration import open_prior, restore
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.options import RunConfig
 side, budget = int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(0)
 pixels = rng.random((side, side, 3), np.float32)

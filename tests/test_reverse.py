@@ -118,7 +118,11 @@ def test_an_unknown_solver_is_a_usage_error():
 
 
 def test_grids_fall_from_the_start_to_zero():
-    for levels in (grids.power_grid(0.8, 5), grids.power_grid(3.0, 1), grids.vp_sigma(grids.vp_times(0.8))):
+    for levels in (
+        grids.power_grid(0.8, 5),
+        grids.power_grid(3.0, 1),
+        grids.PAPER.sigma(grids.vp_times(0.8)),
+    ):
         assert levels.dtype == torch.float64
         assert levels[-1] == 0
         assert (levels.diff() < 0).all()
@@ -127,7 +131,7 @@ def test_grids_fall_from_the_start_to_zero():
 
 def test_vp_time_inverts_vp_sigma():
     sigma = torch.tensor([1e-3, 0.02, 0.3, 1.0, 50.0], dtype=torch.float64)
-    torch.testing.assert_close(grids.vp_sigma(grids.vp_time(sigma)), sigma)
+    torch.testing.assert_close(grids.PAPER.sigma(grids.PAPER.time(sigma)), sigma)
 
 
 @pytest.mark.parametrize("bad", [(0.0, 3), (0.5, 0)])

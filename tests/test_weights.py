@@ -20,8 +20,7 @@ from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import ModelError, UsageError
 from diffbcp_cli.priors.networks.adm import AdmConfig, AdmUNet
 from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
-from diffbcp_cli.priors.precondition import EDM
-from diffbcp_cli.priors.vp import VP
+from diffbcp_cli.priors.precondition import EDM, VP
 
 ADM = {
     "architecture": "adm",
@@ -243,8 +242,8 @@ def test_a_truncated_file_is_an_error(folder, adm):
         ({"architecture": "vit"}, "is a vit, which diffbcp cannot run"),
         ({"_class_name": "UNet2DConditionModel"}, "is a UNet2DConditionModel, which diffbcp cannot run"),
         ({**ADM, "in_channels": 4}, "takes 4 channels"),
-        ({**ADM, "channel_mult": 3}, "does not describe a adm network"),
-        ({"architecture": "natural", "depth": 3}, "does not describe a natural network"),
+        ({**ADM, "channel_mult": 3}, "does not describe a network of kind adm"),
+        ({"architecture": "natural", "depth": 3}, "does not describe a network of kind natural"),
     ],
 )
 def test_a_folder_that_is_not_a_prior_is_an_error(folder, config, words):

@@ -40,6 +40,11 @@ class Files:
     revision: str | None = None
 
     @property
+    def architecture(self) -> str:
+        """The kind of network: `architecture` of our own layout, or `_class_name` of diffusers."""
+        return str(self.config.get("architecture") or self.config.get("_class_name"))
+
+    @property
     def parameters(self) -> int | None:
         """How many numbers model.safetensors holds, from its header alone; None for another format."""
         if self.weights.suffix != ".safetensors":
@@ -209,7 +214,5 @@ def identify(files: Files) -> Identity:
             f"{files.weights.name} is not the file it should be: sha256 {found[:12]}…, not {expected[:12]}…",
             hint=f"it may be truncated or changed; {again}",
         )
-    architecture = str(files.config.get("architecture") or files.config.get("_class_name"))
-    return Identity(
-        source.name, architecture, files.weights.name, found, source.repo, files.revision, source.licence
-    )
+    weights, revision = files.weights.name, files.revision
+    return Identity(source.name, files.architecture, weights, found, source.repo, revision, source.licence)

@@ -1,12 +1,40 @@
-"""Grids of noise levels for the reverse process, in float64, from the level it is entered at down to zero."""
+"""Noise levels for the reverse process, in float64, from the level where it starts down to zero."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-BETA_MIN, BETA_SLOPE = 0.1, 19.9
-"""The variance-preserving schedule: beta(t) = BETA_MIN + BETA_SLOPE t on t in [0, 1]."""
+
+@dataclass(frozen=True)
+class VPSchedule:
+    """The variance-preserving process with linear beta, for t in [0, 1].
+
+    beta(t) = beta_min + beta_slope t is the derivative of ln(1 + sigma(t)^2). The defaults are those of DDPM,
+    which the paper uses.
+    """
+
+    beta_min: float = 0.1
+    beta_slope: float = 19.9
+
+    def beta(self, t: float) -> float:
+        """beta(t)."""
+        return self.beta_min + self.beta_slope * t
+
+    def sigma(self, t: Tensor) -> Tensor:
+        """sigma(t) = sqrt(exp(beta_slope t^2 / 2 + beta_min t) - 1), any shape."""
+        return (0.5 * self.beta_slope * t.square() + self.beta_min * t).expm1().sqrt()
+
+    def time(self, sigma: Tensor) -> Tensor:
+        """t(sigma), any shape: the positive root of beta_slope t^2 / 2 + beta_min t = ln(1 + sigma^2)."""
+        log_var = sigma.square().log1p()
+        # this form of the root subtracts no nearly equal numbers, so small sigma keep their digits
+        return 2 * log_var / (self.beta_min + (self.beta_min**2 + 2 * self.beta_slope * log_var).sqrt())
+
+
+PAPER = VPSchedule()
 
 
 def power_grid(start: float, calls: int, *, exponent: float = 3.0, last: float = 0.15) -> Tensor:
@@ -21,20 +49,11 @@ def power_grid(start: float, calls: int, *, exponent: float = 3.0, last: float =
     return torch.cat([start * roots**exponent, torch.zeros(1, dtype=torch.float64)])
 
 
-def vp_sigma(t: Tensor) -> Tensor:
-    """sigma(t) = sqrt(exp(BETA_SLOPE t^2 / 2 + BETA_MIN t) - 1)."""
-    return (0.5 * BETA_SLOPE * t.square() + BETA_MIN * t).expm1().sqrt()
-
-
-def vp_time(sigma: Tensor) -> Tensor:
-    """The t with vp_sigma(t) = sigma."""
-    log_var = sigma.square().log1p()
-    # the stable root of BETA_SLOPE t^2 / 2 + BETA_MIN t = log_var: no difference of close numbers
-    return 2 * log_var / (BETA_MIN + (BETA_MIN**2 + 2 * BETA_SLOPE * log_var).sqrt())
-
-
 def vp_times(start: float, *, steps: int = 100, end: float = 1e-3) -> Tensor:
-    """The paper's times: `steps` even ones from 1 to `end`, entered at sigma(t) = start, then zero."""
-    entry = vp_time(torch.tensor([start], dtype=torch.float64))
+    """The times of the paper's solver: t(start), the grid below it, then zero.
+
+    The grid has `steps` times, evenly spaced from 1 to `end`.
+    """
+    entry = PAPER.time(torch.tensor([start], dtype=torch.float64))
     times = torch.linspace(1.0, end, steps, dtype=torch.float64)
     return torch.cat([entry, times[times < entry], torch.zeros(1, dtype=torch.float64)])

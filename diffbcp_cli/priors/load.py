@@ -1,4 +1,4 @@
-"""From files to a prior: read the weights safely, build the network, fit them strictly, wrap it up."""
+"""From files to a prior: read the weights safely, build the network, check that they fit, and wrap it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pickle
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..devices import pick_device, pick_precision
 from ..errors import ModelError, UsageError
-from .base import Prior, Traits, Wrapper
+from .base import Prior, Wrapper
 from .fetch import Download, Files, Identity, fetch, identify
+from .networks import ARCHITECTURES, Architecture, builder_of
 from .registry import find
 
 if TYPE_CHECKING:
@@ -21,27 +21,11 @@ if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor, nn
 
-    from .precondition import Denoiser
     from .reverse import Solver
 
 SCALES = ("tile", "fit")
-NATURAL_TILE = 1024  # larger images are cut, to bound the memory
-NATURAL_OVERLAP = 64  # tiles then differ from the whole by 0.0002 at most (measured at sigma 0.3)
-
-
-@dataclass(frozen=True)
-class Built:
-    """A network and how it is used.
-
-    precondition: the network, as it is to be called, to a denoiser. multiple: its sides must be multiples of
-    this. tolerant: measured to lose nothing in bfloat16.
-    """
-
-    network: nn.Module
-    precondition: Callable[[nn.Module], Denoiser]
-    traits: Traits
-    multiple: int
-    tolerant: bool = False
+LARGE_TILE = 1024  # a network for any size gets larger images in tiles, to bound the memory
+LARGE_OVERLAP = 64  # the result then differs from that of the whole by 0.0002 at most (natural, at sigma 0.3)
 
 
 class LoadedPrior(Wrapper):
@@ -76,17 +60,17 @@ def load_prior(
     announce: Callable[[Download], None] | None = None,
     bars: bool = False,
 ) -> LoadedPrior:
-    """Load a prior by name, folder, or Hub id; it is downloaded first if need be.
+    """Load a prior by name, folder, or Hub id; it is downloaded first if it is not here.
 
-    device, precision: as on the command line, where the precision is `auto` unless told otherwise.
-    scale: how a network with a size of its own takes other sizes, in overlapping tiles (`tile`) or resized
-    (`fit`). compile: run the network through torch.compile.
-    announce: called before a download begins. bars: whether the download shows a progress bar.
+    device, precision: as on the command line, whose own default for the precision is `auto`. scale: how a network
+    with a native size takes other sizes, in overlapping tiles (`tile`) or resized (`fit`). compile: run the
+    network through torch.compile. announce: called before a download begins. bars: whether the download shows a
+    progress bar.
     """
     if scale not in SCALES:
         raise UsageError(f"unknown scale {scale!r}", hint=f"--prior-scale {'|'.join(SCALES)}")
     where = pick_device(device) if isinstance(device, str) else device
-    pick_precision(precision, where)  # a wrong name is refused before anything is downloaded
+    pick_precision(precision, where)  # refuse a wrong name before anything is downloaded
     files = fetch(find(name), announce=announce, bars=bars)
     identity = identify(files)
     built = build(files)
@@ -96,120 +80,54 @@ def load_prior(
 
 
 def assemble(
-    built: Built, *, device: torch.device, dtype: torch.dtype, scale: str = "tile", compile: bool = False
+    built: Architecture,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    scale: str = "tile",
+    compile: bool = False,
 ) -> Prior:
-    """Put the network on the device and give it any number type, any image size, grey or colour."""
+    """Put the network on the device and make it a prior for images of any size, grey or colour."""
     from .mixed import MixedPrecision
     from .network import NetworkPrior
     from .sizes import FIT_SIDE, Fitted, Tiled
 
     network = built.network.eval().requires_grad_(False).to(device)
-    on_gpu = device.type == "cuda"
-    channels_last = on_gpu or built.traits.native_size is None  # `natural` wants it everywhere
+    on_gpu, size, multiple = device.type == "cuda", built.traits.native_size, built.multiple
+    channels_last = on_gpu or size is None  # `natural` is faster with it everywhere
     fast = MixedPrecision(network, dtype=dtype, channels_last=channels_last, compile=compile)
-    denoiser = built.precondition(fast)
-    prior = NetworkPrior(network, denoiser, built.traits, multiple=built.multiple)
+    prior = NetworkPrior(network, built.precondition(fast), built.traits, multiple=multiple)
     batch = 4 if on_gpu else 1
-    size = built.traits.native_size
-    if size is None:
-        if scale == "fit":
-            return Fitted(prior, size=FIT_SIDE)
-        return Tiled(
-            prior,
-            size=NATURAL_TILE,
-            overlap=NATURAL_OVERLAP,
-            multiple=built.multiple,
-            batch=batch,
-            extend=False,
-        )
     if scale == "fit":
-        return Fitted(prior, size=size)
-    return Tiled(prior, size=size, overlap=size // 4, multiple=built.multiple, batch=batch)
+        return Fitted(prior, size=FIT_SIDE if size is None else size)
+    if size is None:
+        overlap = LARGE_OVERLAP
+        return Tiled(prior, size=LARGE_TILE, overlap=overlap, multiple=multiple, batch=batch, extend=False)
+    return Tiled(prior, size=size, overlap=size // 4, multiple=multiple, batch=batch)
 
 
-def build(files: Files) -> Built:
-    """Build the network that config.json describes, with its weights in it."""
-    config = dict(files.config)
-    kind = config.pop("architecture", None)
-    if kind is None and "_class_name" in config:
-        kind = {"UNet2DModel": "ddpm"}.get(config["_class_name"], config["_class_name"])
-    builders = {"natural": _natural, "adm": _adm, "ddpm": _ddpm}
-    if kind not in builders:
+def build(files: Files) -> Architecture:
+    """Build the network that config.json describes, and load its weights."""
+    kind, name = files.architecture, files.source.name
+    builder = builder_of(kind)
+    if builder is None:
         raise ModelError(
-            f"the prior {files.source.name} is a {kind}, which diffbcp cannot run",
-            hint="known are natural, adm, ddpm, and UNet2DModel of diffusers",
+            f"the prior {name} is a {kind}, which diffbcp cannot run",
+            hint=f"it runs {', '.join(ARCHITECTURES)} (the last as saved by diffusers)",
         )
+    options = {key: value for key, value in files.config.items() if key != "architecture"}
     try:
-        return builders[kind](config, files)
+        built = builder(options, files.schedule or {})
     except (TypeError, ValueError) as error:
         raise ModelError(
-            f"config.json of {files.source.name} does not describe a {kind} network: {error}"
+            f"config.json of {name} does not describe a network of kind {kind}: {error}"
         ) from error
-
-
-def _natural(config: Mapping[str, Any], files: Files) -> Built:
-    from .networks.natural import Natural, NaturalConfig
-    from .precondition import EDM
-
-    shape = NaturalConfig.from_options(config)
-    network = Natural(shape)
-    fit_weights(network, read_weights(files.weights))
-    traits = Traits(channels=shape.image_channels, takes_mask=shape.takes_mask, rotations=4)
-    return Built(network, EDM, traits, shape.multiple, tolerant=True)
-
-
-def _adm(config: Mapping[str, Any], files: Files) -> Built:
-    import torch
-
-    from .networks.adm import AdmConfig, AdmUNet
-    from .vp import VP
-
-    shape = AdmConfig.from_dict(config)
-    _only_pixels(shape.in_channels)
-    with torch.device("meta"):
-        network = AdmUNet(shape)
-    fit_weights(network, read_weights(files.weights))
-    traits = Traits(channels=shape.in_channels, native_size=shape.image_size)
-    return Built(network, VP, traits, shape.multiple)
-
-
-def _ddpm(config: Mapping[str, Any], files: Files) -> Built:
-    import torch
-
-    from .networks.ddpm import DdpmConfig, DdpmUNet, modern_keys
-
-    shape = DdpmConfig.from_dict(config)
-    _only_pixels(shape.in_channels)
-    with torch.device("meta"):
-        network = DdpmUNet(shape)
-    fit_weights(network, modern_keys(read_weights(files.weights)))
-    size = shape.sample_size + -shape.sample_size % shape.multiple
-    traits = Traits(channels=shape.in_channels, native_size=size)
-    return Built(network, _schedule(files.schedule or {}), traits, shape.multiple)
-
-
-def _only_pixels(channels: int) -> None:
-    if channels not in (1, 3):
-        raise ModelError(f"the network takes {channels} channels; a prior for photographs takes 3, or 1")
-
-
-def _schedule(options: Mapping[str, Any]) -> Callable[[nn.Module], Denoiser]:
-    """VP preconditioning for the schedule that scheduler_config.json describes."""
-    from .vp import VP
-
-    only = {"beta_schedule": "linear", "prediction_type": "epsilon", "trained_betas": None}
-    for name, value in only.items():
-        if options.get(name, value) != value:
-            raise ModelError(
-                f"{name} {options[name]!r} in scheduler_config.json is not supported, only {value!r}"
-            )
-    start, end = float(options.get("beta_start", 1e-4)), float(options.get("beta_end", 0.02))
-    steps = int(options.get("num_train_timesteps", 1000))
-    return lambda network: VP(network, beta_start=start, beta_end=end, steps=steps)
+    fit_weights(built.network, built.rename(read_weights(files.weights)))
+    return built
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The state dict in a file, on the processor. Code in a pickle is never run."""
+    """The state dict in a file, on the CPU. Code in a pickle is never run."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -241,17 +159,17 @@ def _first_line(error: Exception) -> str:
 
 
 def fit_weights(network: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Put the weights into the network; every key and shape must match."""
+    """Load the weights into the network; every key and shape must match."""
     wanted = {key: tuple(value.shape) for key, value in network.state_dict().items()}
     given = {key: tuple(value.shape) for key, value in state.items()}
     shared = wanted.keys() & given.keys()
     shapes = sorted(f"{key} {given[key]} for {wanted[key]}" for key in shared if given[key] != wanted[key])
-    parts = {
+    found = {
         "missing": sorted(wanted.keys() - given.keys()),
         "unexpected": sorted(given.keys() - wanted.keys()),
         "of another shape": shapes,
     }
-    differences = [_few(keys, what) for what, keys in parts.items() if keys]
+    differences = [_first_few(keys, what) for what, keys in found.items() if keys]
     if differences:
         raise ModelError(
             f"the weights do not fit the network: {'; '.join(differences)}",
@@ -260,6 +178,6 @@ def fit_weights(network: nn.Module, state: Mapping[str, Tensor]) -> None:
     network.load_state_dict({key: value.float() for key, value in state.items()}, strict=True, assign=True)
 
 
-def _few(keys: list[str], what: str) -> str:
+def _first_few(keys: list[str], what: str) -> str:
     shown = ", ".join(keys[:3]) + (", …" if len(keys) > 3 else "")
     return f"{len(keys)} {what} ({shown})"

@@ -1,4 +1,7 @@
-"""Preconditioning: how a bare network becomes a denoiser D(x, sigma) = E[x0 | x0 + sigma eps = x]."""
+"""Preconditioning: how a bare network becomes a denoiser D(x, sigma) = E[x0 | x0 + sigma eps = x].
+
+`EDM` is for networks trained on x0 + sigma eps at any sigma, `VP` for networks that predict epsilon at a time step.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from .grids import VPSchedule
+
 Denoiser = Callable[..., Tensor]
-"""x (B, C, H, W) and sigma (B,) to the posterior mean (B, C, H, W); and known (B, C, H, W), if it takes a mask."""
+"""x (B, C, H, W), sigma (B,), and known (B, C, H, W) if it takes a mask, to the posterior mean (B, C, H, W)."""
 
-
-GUESS_STD = 0.2  # of the difference between a missing entry and what its neighbours suggest, on [-1, 1]
+GUESS_STD = 0.2  # typical error of the interpolated guess at a missing entry, on [-1, 1]
 
 
 class EDM:
     """D(x, sigma) = c_skip x + c_out F(c_in x, c_noise), with the coefficients of Karras et al. (2022).
 
-    They make the input and the training target of F have variance one at every noise level:
+    At every noise level, the input and the training target of F have variance one:
     c_skip = d^2 / (sigma^2 + d^2), c_out = sigma d / sqrt(sigma^2 + d^2), c_in = 1 / sqrt(sigma^2 + d^2),
-    c_noise = ln(sigma) / 4, where d is the standard deviation of the data. A missing entry holds a guess
-    (interpolate.py) and has the coefficients of a level that is the usual error of one; the network is told where
-    such entries are.
+    c_noise = ln(sigma) / 4, where d is the standard deviation of the data.
+
+    A missing entry holds an interpolated guess (interpolate.py). Its coefficients are those of a noise level of
+    at least GUESS_STD, and the network is told where such entries are.
     """
 
     def __init__(self, network: nn.Module, data_std: float = 0.5) -> None:
@@ -29,7 +34,7 @@ class EDM:
         self.data_std = data_std
 
     def __call__(self, x: Tensor, sigma: Tensor, known: Tensor | None = None) -> Tensor:
-        """x (B, C, H, W), sigma (B,), known (B, C, H, W) bool, None for all -> the image (B, C, H, W)."""
+        """x (B, C, H, W), sigma (B,), known (B, C, H, W) bool or None for all -> the image (B, C, H, W)."""
         s = self._levels(sigma, known)
         total_var = s.square() + self.data_std**2
         c_skip = self.data_std**2 / total_var
@@ -39,11 +44,34 @@ class EDM:
         return c_skip * x + c_out * output
 
     def weight(self, sigma: Tensor, known: Tensor | None = None) -> Tensor:
-        """1 / c_out^2: with it, the loss on D is a plain squared error on F at every noise level."""
+        """1 / c_out^2: with this weight, the loss on D is a plain squared error on F at every noise level."""
         s = self._levels(sigma, known)
         return (s.square() + self.data_std**2) / (s * self.data_std).square()
 
     def _levels(self, sigma: Tensor, known: Tensor | None) -> Tensor:
-        """The noise level of every entry, that broadcasts against (B, C, H, W)."""
+        """The noise level of every entry; it broadcasts against (B, C, H, W)."""
         s = sigma.reshape(-1, 1, 1, 1)
         return s if known is None else torch.where(known, s, s.clamp_min(GUESS_STD))
+
+
+class VP:
+    """D(x, sigma) = x - sigma F(x / sqrt(1 + sigma^2), (steps - 1) t(sigma)), F an epsilon network.
+
+    beta_start, beta_end: the first and the last beta of the discrete schedule of `steps` steps. Time is
+    continuous: the networks embed it by sines and cosines, so they accept times between the training steps. A
+    network with twice as many channels (learn_sigma) gives the variance in the second half, which is dropped.
+    """
+
+    def __init__(
+        self, network: nn.Module, *, beta_start: float = 1e-4, beta_end: float = 0.02, steps: int = 1000
+    ) -> None:
+        self.network = network
+        self.schedule = VPSchedule(beta_start * steps, (beta_end - beta_start) * steps)
+        self.steps = steps
+
+    def __call__(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """x (B, C, H, W), sigma (B,) -> the denoised image (B, C, H, W)."""
+        s = sigma.reshape(-1, 1, 1, 1)
+        time = (self.steps - 1) * self.schedule.time(sigma)
+        output: Tensor = self.network(x * (1 + s.square()).rsqrt(), time)
+        return x - s * output[:, : x.shape[1]]

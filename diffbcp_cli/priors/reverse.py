@@ -109,10 +109,10 @@ def euler_vp(prior: Prior, x: Tensor, times: Tensor, *, rng: Generator) -> Rever
     times: (calls + 1,) from t(rho) down to 0; no noise is added in the last step.
     """
     means: list[Tensor] = []
-    sigmas = grids.vp_sigma(times)
+    sigmas = grids.PAPER.sigma(times)
     y = x / math.sqrt(1 + float(sigmas[0]) ** 2)
     for t, t_next, sigma in zip(times[:-1].tolist(), times[1:].tolist(), sigmas.tolist(), strict=False):
-        beta = grids.BETA_MIN + grids.BETA_SLOPE * t
+        beta = grids.PAPER.beta(t)
         s = 1 / math.sqrt(1 + sigma**2)
         sigma_rate = beta * (1 + sigma**2) / (2 * sigma)
         means.append(prior.denoise(y / s, sigma))

@@ -1,1 +1,63 @@
-"""Networks, each in one file."""
+"""Networks, each in one file, by the name that config.json calls them under `architecture`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ModelError
+from ..base import Traits
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ..precondition import Denoiser
+
+ARCHITECTURES = {
+    "natural": "diffbcp_cli.priors.networks.natural:build",
+    "adm": "diffbcp_cli.priors.networks.adm:build",
+    "ddpm": "diffbcp_cli.priors.networks.ddpm:build",
+    "UNet2DModel": "diffbcp_cli.priors.networks.ddpm:build",  # as diffusers calls it
+}
+"""Where the `Builder` of each architecture is, as module:function. A new network is a file and a line here."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A network without its weights, and how it serves as a prior.
+
+    network: may be on the meta device. precondition: turns the network, as it will be called, into a denoiser.
+    multiple: height and width of its input must be multiples of this. tolerant: it was measured to lose nothing in
+    bfloat16. rename: brings the keys of older state dicts up to date.
+    """
+
+    network: nn.Module
+    precondition: Callable[[nn.Module], Denoiser]
+    traits: Traits
+    multiple: int
+    tolerant: bool = False
+    rename: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = dict
+
+
+Builder = Callable[[Mapping[str, Any], Mapping[str, Any]], Architecture]
+"""From the options in config.json (without `architecture`) and in scheduler_config.json (empty if there is none).
+
+Options that describe no network raise a TypeError, a ValueError or a ModelError.
+"""
+
+
+def builder_of(name: str) -> Builder | None:
+    """The builder of an architecture, imported only now; None if the name is unknown."""
+    place = ARCHITECTURES.get(name)
+    if place is None:
+        return None
+    builder: Builder = EntryPoint(name, place, group="diffbcp.priors").load()
+    return builder
+
+
+def check_channels(channels: int) -> None:
+    """Refuse a network that is not for pixels, such as one for latents."""
+    if channels not in (1, 3):
+        raise ModelError(f"the network takes {channels} channels; a prior for photographs takes 3, or 1")

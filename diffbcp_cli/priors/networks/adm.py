@@ -17,6 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import ModelError
+from ..base import Traits
+from ..precondition import VP
+from . import Architecture, check_channels
 
 NORM_GROUPS = 32
 # Options of the published training scripts that do not change what a trained network computes.
@@ -291,3 +294,13 @@ class AdmUNet(nn.Module):
     def _attention_at(self, level: int, channels: int) -> list[nn.Module]:
         resolution = self.config.image_size // 2**level
         return [self._attention(channels)] if resolution in self.config.attention_resolutions else []
+
+
+def build(options: Mapping[str, Any], schedule: Mapping[str, Any]) -> Architecture:
+    """The network of a config.json, on the meta device until its weights are loaded."""
+    config = AdmConfig.from_dict(options)
+    check_channels(config.in_channels)
+    with torch.device("meta"):
+        network = AdmUNet(config)
+    traits = Traits(channels=config.in_channels, native_size=config.image_size)
+    return Architecture(network, VP, traits, config.multiple)

@@ -7,7 +7,7 @@ options keep their names and defaults, so that its config.json is read as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -16,6 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import ModelError
+from ..base import Traits
+from ..precondition import VP, Denoiser
+from . import Architecture, check_channels
 
 _NOT_OPTIONS = {"architecture", "dropout"}
 # What the layout can express and this network does not do, with the values under which it means nothing.
@@ -386,3 +389,27 @@ class DdpmUNet(nn.Module):
             h = up(h, kept, emb)
         out: Tensor = self.conv_out(F.silu(self.conv_norm_out(h)))
         return out
+
+
+def build(options: Mapping[str, Any], schedule: Mapping[str, Any]) -> Architecture:
+    """The network of a config.json, on the meta device until its weights are loaded."""
+    config = DdpmConfig.from_dict(options)
+    check_channels(config.in_channels)
+    with torch.device("meta"):
+        network = DdpmUNet(config)
+    size = config.sample_size + -config.sample_size % config.multiple
+    traits = Traits(channels=config.in_channels, native_size=size)
+    return Architecture(network, _preconditioning(schedule), traits, config.multiple, rename=modern_keys)
+
+
+def _preconditioning(schedule: Mapping[str, Any]) -> Callable[[nn.Module], Denoiser]:
+    """VP preconditioning for the schedule that scheduler_config.json describes."""
+    only = {"beta_schedule": "linear", "prediction_type": "epsilon", "trained_betas": None}
+    for name, value in only.items():
+        if schedule.get(name, value) != value:
+            raise ModelError(
+                f"{name} {schedule[name]!r} in scheduler_config.json is not supported, only {value!r}"
+            )
+    start, end = float(schedule.get("beta_start", 1e-4)), float(schedule.get("beta_end", 0.02))
+    steps = int(schedule.get("num_train_timesteps", 1000))
+    return lambda network: VP(network, beta_start=start, beta_end=end, steps=steps)

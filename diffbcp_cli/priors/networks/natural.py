@@ -16,6 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..base import Traits
+from ..precondition import EDM
+from . import Architecture
+
 
 @dataclass(frozen=True)
 class NaturalConfig:
@@ -183,6 +187,13 @@ class Natural(UNet):
             raise ValueError("this network does not take a mask")
         filled: Tensor = self.filler(x, c_noise, missing)
         return filled
+
+
+def build(options: Mapping[str, Any], schedule: Mapping[str, Any]) -> Architecture:
+    """The network of a config.json. It was trained on photographs in all quarter turns."""
+    config = NaturalConfig.from_options(options)
+    traits = Traits(channels=config.image_channels, takes_mask=config.takes_mask, rotations=4)
+    return Architecture(Natural(config), EDM, traits, config.multiple, tolerant=True)
 
 
 def _unshuffle(x: Tensor) -> Tensor:
