@@ -163,3 +163,8 @@ def log_joint(m):
         total = total + (h.stick - 1) * (1 - nu).log()
     n = m.hyper.noise
     return total + (n.shape - 1) * m.noise_precision.log() - n.rate * m.noise_precision
+
+
+def difference(model, other):
+    """How much more likely the joint density makes one than the other, in logs."""
+    return float(log_joint(model) - log_joint(other))

@@ -1,13 +1,12 @@
-"""Each conditional against the joint density, written out naively in `tiny.log_joint`.
+"""The conditionals of CP factors and weights against the joint density, written out naively in `tiny.log_joint`.
 
-A conditional is right when it is proportional to the joint in its own variable. For the Gaussian ones that is
-a gradient and a Hessian; for the others, differences of the log joint between two values.
+A conditional is right when it is proportional to the joint in its own variable: the same gradient and the same
+Hessian.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -16,18 +15,14 @@ import torch
 from scipy import stats
 
 from diffbcp_cli import random
-from diffbcp_cli.lowrank import cp, cusp
+from diffbcp_cli.lowrank import cp
 from diffbcp_cli.lowrank.cp_sweep import draw_components
-from diffbcp_cli.lowrank.likelihood import Coupling, draw_noise_precision
+from diffbcp_cli.lowrank.likelihood import Coupling
 
 HYPER = tiny.PROPER
 RANK = 4
 LAYOUTS = {"patch": ((2, 3), (5,)), "reshape": ((2, 3), (3, 2)), "grey": ((1, 3), (5,))}
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
-
-
-def difference(model, other):
-    return float(tiny.log_joint(model) - tiny.log_joint(other))
 
 
 # --- factors and weights ---------------------------------------------------------------------------------
@@ -153,160 +148,6 @@ def test_weights_have_the_mean_and_covariance_of_their_precision(monkeypatch):
     root = torch.stack([draw(unit) - mean for unit in torch.eye(4)], -1)
     torch.testing.assert_close(mean, torch.linalg.solve(precision, linear), **CLOSE)
     torch.testing.assert_close(root @ root.T, torch.linalg.inv(precision), **CLOSE)
-
-
-# --- noise -----------------------------------------------------------------------------------------------
-
-
-def test_the_noise_precision_is_drawn_from_the_joint(monkeypatch):
-    """Gamma(shape, rate) read off the call: the draw at gamma = 1 is 1 / rate."""
-    left, right = LAYOUTS["patch"]
-    observation, state = tiny.random_observation(left, right), tiny.random_state(left, right, RANK)
-    shapes = []
-
-    def one(shape, *, rng):
-        shapes.append(float(shape))
-        return torch.ones(shape.shape, dtype=torch.float64)
-
-    x = cp.reconstruct(state)
-    square = float((observation.weight * observation.observed * (observation.values - x) ** 2).sum())
-    monkeypatch.setattr(random, "gamma", one)
-    rate = 1 / draw_noise_precision(square, observation.count, HYPER.noise, rng=tiny.rng())
-    (shape,) = shapes
-    model = tiny.model_of(state, observation, HYPER)
-    for tau, other in [(0.3, 2.0), (5.0, 1.1)]:
-        one, two = (
-            dataclasses.replace(model, noise_precision=torch.tensor(t, dtype=torch.float64))
-            for t in (tau, other)
-        )
-        expected = (shape - 1) * math.log(tau / other) - rate * (tau - other)
-        assert difference(one, two) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.statistical
-def test_noise_precisions_follow_their_gamma():
-    """KS at 1e-5, seed fixed."""
-    generator = tiny.rng(3)
-    draws = [draw_noise_precision(7.0, 9.0, HYPER.noise, rng=generator) for _ in range(4000)]
-    exact = stats.gamma(HYPER.noise.shape + 4.5, scale=1 / (HYPER.noise.rate + 3.5))
-    assert stats.kstest(draws, exact.cdf).pvalue > 1e-5
-
-
-# --- labels, sticks, variances ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def model():
-    left, right = LAYOUTS["patch"]
-    return tiny.model_of(tiny.random_state(left, right, RANK), tiny.random_observation(left, right), HYPER)
-
-
-def with_label(model, r, label, theta):
-    allocation, shrinkage = model.allocation.clone(), model.shrinkage.clone()
-    allocation[r], shrinkage[r] = label, theta
-    return dataclasses.replace(model, allocation=allocation, shrinkage=shrinkage)
-
-
-def label_probability(model, r):
-    """P(zeta_r = h | rest), theta_r summed out of the joint: trapezoids in log theta."""
-    base, step = float(tiny.log_joint(model)), 0.125
-    thetas = torch.arange(-6.0, 7.0, step, dtype=torch.float64).exp().tolist()
-
-    def density(label, theta):
-        return math.exp(float(tiny.log_joint(with_label(model, r, label, theta))) - base)
-
-    found = [density(label, HYPER.cusp.spike_var) for label in range(1, r + 2)]
-    found += [sum(step * t * density(label, t) for t in thetas) for label in range(r + 2, RANK + 1)]
-    return np.array(found) / sum(found)
-
-
-@pytest.mark.parametrize("scale", [0.3, 3.0])
-def test_labels_have_the_probabilities_of_the_joint(model, monkeypatch, scale):
-    model = dataclasses.replace(model, weights=scale * model.weights)
-    seen = []
-
-    def watched(log_weight, *, rng):
-        seen.append(log_weight)
-        return log_weight.argmax(-1)
-
-    monkeypatch.setattr(random, "categorical", watched)
-    drawn = cusp.draw_allocation(model.weights, model.sticks, HYPER.cusp, rng=tiny.rng())
-    assert torch.equal(drawn, seen[0].argmax(-1) + 1)  # labels count from one
-    probability = seen[0].softmax(-1).numpy()
-    for r in range(RANK):
-        np.testing.assert_allclose(probability[r], label_probability(model, r), rtol=1e-6, atol=1e-12)
-
-
-def test_the_last_stick_is_one_whatever_stands_there(model):
-    odd = model.sticks.clone()
-    odd[-1] = 0.2
-    one, two = (
-        cusp.draw_allocation(model.weights, s, HYPER.cusp, rng=tiny.rng()) for s in (model.sticks, odd)
-    )
-    assert torch.equal(one, two)
-
-
-def test_huge_and_zero_weights_have_labels():
-    weights = torch.tensor([0.0, 1e30, -1e150, 1e-200], dtype=torch.float64)
-    sticks = torch.tensor([1e-12, 1 - 1e-12, 0.5, 1.0], dtype=torch.float64)
-    drawn = cusp.draw_allocation(weights, sticks, HYPER.cusp, rng=tiny.rng())
-    assert ((drawn >= 1) & (drawn <= 4)).all()
-    assert drawn[1] > 2
-    assert drawn[2] > 3
-
-
-def test_sticks_are_drawn_from_the_joint(model, monkeypatch):
-    seen = []
-
-    def watched(a, b, *, rng):
-        seen.append((a.double(), b.double()))
-        return torch.full_like(a, 0.5, dtype=torch.float64)
-
-    monkeypatch.setattr(random, "beta", watched)
-    drawn = cusp.draw_sticks(model.allocation, HYPER.cusp, rng=tiny.rng())
-    assert drawn.tolist() == [0.5] * (RANK - 1) + [1.0]
-    a, b = seen[0]
-    for r in range(RANK - 1):
-        one, two = model.sticks.clone(), model.sticks.clone()
-        one[r], two[r] = 0.2, 0.7
-        expected = (a[r] - 1) * math.log(0.2 / 0.7) + (b[r] - 1) * math.log(0.8 / 0.3)
-        found = difference(dataclasses.replace(model, sticks=one), dataclasses.replace(model, sticks=two))
-        assert found == pytest.approx(float(expected), rel=1e-9)
-
-
-@pytest.mark.parametrize("labels", [[1, 1, 1, 1], [4, 4, 4, 4], [2, 4, 1, 2]])
-def test_stick_counts(labels, monkeypatch):
-    """A label of R + 1, which a fresh state may hold, counts as above every stick."""
-    seen = []
-    monkeypatch.setattr(
-        random, "beta", lambda a, b, *, rng: seen.append((a, b)) or torch.ones(4).double() / 2
-    )
-    cusp.draw_sticks(torch.tensor(labels), HYPER.cusp, rng=tiny.rng())
-    a, b = seen[0]
-    assert a.tolist() == [1 + labels.count(h) for h in (1, 2, 3, 4)]
-    assert b.tolist() == [HYPER.cusp.stick + sum(x > h for x in labels) for h in (1, 2, 3, 4)]
-
-
-def test_variances_are_drawn_from_the_joint(model, monkeypatch):
-    """InvGamma(shape, rate) read off the call: the draw at gamma = 1 is the rate."""
-    seen = []
-
-    def one(shape, *, rng):
-        seen.append(shape)
-        return torch.ones_like(shape)
-
-    monkeypatch.setattr(random, "gamma", one)
-    slab = model.allocation > torch.arange(1, RANK + 1)
-    rate = cusp.draw_shrinkage(model.weights, slab, HYPER.cusp, rng=tiny.rng())
-    assert slab.any()
-    assert not slab.all()
-    assert (rate[~slab] == HYPER.cusp.spike_var).all()
-    for r in slab.nonzero().flatten().tolist():
-        label = int(model.allocation[r])
-        found = difference(with_label(model, r, label, 0.4), with_label(model, r, label, 1.5))
-        shape = float(seen[0][r])
-        expected = -(shape + 1) * math.log(0.4 / 1.5) - float(rate[r]) * (1 / 0.4 - 1 / 1.5)
-        assert found == pytest.approx(expected, rel=1e-9)
 
 
 # --- the scale move --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Draws by conjugate gradients against the exact distribution: mean, covariance, and the solver by itself."""
+"""CP draws by conjugate gradients against their exact mean and covariance."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import tiny
 import torch
 from scipy import stats
 
-from diffbcp_cli.errors import NumericalError
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.lowrank import cp_cg as cg
 from diffbcp_cli.lowrank.algebra import contract, khatri_rao
 from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.likelihood import Coupling
-from diffbcp_cli.lowrank.solve import conjugate_gradients
 from diffbcp_cli.options import from_mapping
 
 LEFT, RIGHT, SIZE = (4, 3), (5, 2, 3), 4
@@ -101,28 +99,6 @@ def test_weights_by_conjugate_gradients_have_the_exact_mean_and_covariance(block
     ]
     z, limit = worst(torch.stack(drawn)[:, None], mean[None], covariance[None])
     assert z < limit
-
-
-def test_the_solver_reaches_its_tolerance_for_every_row():
-    generator = tiny.rng()
-    half = torch.randn(6, 8, 8, generator=generator, dtype=torch.float64)
-    matrix = half @ half.mT + 0.1 * torch.eye(8, dtype=torch.float64)
-    linear = torch.randn(6, 8, generator=generator, dtype=torch.float64)
-
-    def product(x):
-        return (matrix @ x.unsqueeze(-1)).squeeze(-1)
-
-    for tolerance in (1e-2, 1e-8):
-        found = conjugate_gradients(
-            product, linear, lambda r: r, torch.zeros_like(linear), tolerance=tolerance, what="rows"
-        )
-        error = (product(found) - linear).norm(dim=1) / linear.norm(dim=1)
-        assert (error <= tolerance).all()
-
-
-def test_a_solver_that_gets_nowhere_says_so():
-    with pytest.raises(NumericalError, match="mode 1"):
-        conjugate_gradients(lambda x: -x, torch.ones(1, 2), lambda r: r, torch.zeros(1, 2), what="mode 1")
 
 
 def test_a_reshape_of_which_a_band_of_rows_is_missing_is_drawn():

@@ -1,37 +1,17 @@
-"""CP algebra and draws from a precision matrix."""
+"""Draws from a precision matrix, and the conjugate gradients by themselves."""
 
 from __future__ import annotations
 
 import pytest
+import tiny
 import torch
 
 from diffbcp_cli.errors import NumericalError
-from diffbcp_cli.lowrank.algebra import contract, khatri_rao
-from diffbcp_cli.lowrank.solve import draw_from_precision
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
+from diffbcp_cli.lowrank.solve import conjugate_gradients, draw_from_precision
 
 
 def normal(*shape, seed=0):
-    return torch.randn(shape, generator=rng(seed), dtype=torch.float64)
-
-
-def test_khatri_rao_multiplies_rows_with_the_last_mode_fastest():
-    a, b, c = normal(2, 4), normal(3, 4, seed=1), normal(5, 4, seed=2)
-    rows = khatri_rao([a, b, c])
-    assert rows.shape == (30, 4)
-    torch.testing.assert_close(rows[1 * 15 + 2 * 5 + 3], a[1] * b[2] * c[3])
-
-
-@pytest.mark.parametrize(("keep", "out"), [(None, ""), (0, "a"), (1, "b"), (2, "c")])
-def test_contract_sums_every_mode_but_one(keep, out):
-    rows = [normal(2, 6), normal(3, 6, seed=1), normal(4, 6, seed=2)]
-    values = normal(24, 6, seed=3)
-    others = [r if i != keep else torch.ones_like(r) for i, r in enumerate(rows)]
-    expected = torch.einsum(f"abct,at,bt,ct->{out}t", values.reshape(2, 3, 4, 6), *others).reshape(-1, 6)
-    torch.testing.assert_close(contract(values, rows, keep), expected)
+    return tiny.normal(*shape, generator=tiny.rng(seed))
 
 
 def precisions(count, size=4):
@@ -78,3 +58,25 @@ def test_a_factor_that_float32_cannot_take_is_taken_in_float64():
 def test_a_precision_that_is_not_positive_definite_is_an_error_that_says_where():
     with pytest.raises(NumericalError, match="mode 2 of the left group"):
         draw_from_precision(-precisions(2), normal(2, 4), normal(2, 4), what="mode 2 of the left group")
+
+
+def test_the_solver_reaches_its_tolerance_for_every_row():
+    generator = tiny.rng()
+    half = torch.randn(6, 8, 8, generator=generator, dtype=torch.float64)
+    matrix = half @ half.mT + 0.1 * torch.eye(8, dtype=torch.float64)
+    linear = torch.randn(6, 8, generator=generator, dtype=torch.float64)
+
+    def product(x):
+        return (matrix @ x.unsqueeze(-1)).squeeze(-1)
+
+    for tolerance in (1e-2, 1e-8):
+        found = conjugate_gradients(
+            product, linear, lambda r: r, torch.zeros_like(linear), tolerance=tolerance, what="rows"
+        )
+        error = (product(found) - linear).norm(dim=1) / linear.norm(dim=1)
+        assert (error <= tolerance).all()
+
+
+def test_a_solver_that_gets_nowhere_says_so():
+    with pytest.raises(NumericalError, match="mode 1"):
+        conjugate_gradients(lambda x: -x, torch.ones(1, 2), lambda r: r, torch.zeros(1, 2), what="mode 1")

@@ -1,4 +1,4 @@
-"""Rank adaptation: what is dropped, what stays, and what a new component is made of."""
+"""Rank adaptation of CP: what is dropped, what stays, and what a new component is made of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tiny
 import torch
 from scipy import stats
 
-from diffbcp_cli.lowrank import cp, cusp
+from diffbcp_cli.lowrank import cp
 from diffbcp_cli.lowrank.cp import reconstruct
 from diffbcp_cli.lowrank.cp_sweep import sweep
 
@@ -140,15 +140,6 @@ def test_select_keeps_components_and_on_which_side_they_are(kind):
     assert torch.equal(chosen.in_slab, state.in_slab[keep])
     assert state.in_slab[keep].any()
     assert chosen.rank == 3
-
-
-def test_adaptation_comes_with_its_probability():
-    """exp(-1 - 0.005 i), within 5 standard errors."""
-    for step in (0, 100):
-        generator = tiny.rng(step)
-        share = sum(cusp.adaptation_due(step, rng=generator) for _ in range(3000)) / 3000
-        expected = math.exp(-1 - 0.005 * step)
-        assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / 3000)
 
 
 def test_adaptation_leaves_its_inputs_alone(observation):
