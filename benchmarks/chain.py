@@ -20,7 +20,7 @@ from torch import Tensor
 
 from diffbcp_cli.jobs.session import open_prior, restore
 from diffbcp_cli.methods import split_gibbs as sampler
-from diffbcp_cli.options import from_mapping
+from diffbcp_cli.options import check
 from diffbcp_cli.photos.photo import read_photo
 
 
@@ -51,7 +51,7 @@ def measure(photo: Path, recipe: str, options: dict[str, Any]) -> dict[str, Any]
     """Run once; return seconds by part, calls and peak memory."""
     truth = read_photo(photo).pixels
     pixels, observed = damage(truth, recipe, 0.025, 0, photo.stem)
-    cfg = from_mapping(options)
+    cfg = check(options)
     prior = Timed(open_prior(cfg))
     sweeps, plain = [0.0], sampler.sweep
 

@@ -32,7 +32,7 @@ from diffbcp_cli.lowrank.cp import State
 from diffbcp_cli.lowrank.likelihood import Observation, image_of, observe
 from diffbcp_cli.lowrank.tensorize import tensorize
 from diffbcp_cli.methods.split_gibbs import SplitGibbs, make_generator
-from diffbcp_cli.options import from_mapping
+from diffbcp_cli.options import check, resolve
 from diffbcp_cli.priors.base import Prior
 from diffbcp_cli.run.kernel import settings_of
 from diffbcp_cli.run.moments import Moments
@@ -76,7 +76,7 @@ def estimates(
     conditional: bool,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run one chain; return its estimates, (H, W, C) in [0, 1]."""
-    cfg = from_mapping(options)
+    cfg = resolve(check(options))
     image = torch.from_numpy(pixels.transpose(2, 0, 1).copy()) * 2 - 1
     known = torch.from_numpy(observed.transpose(2, 0, 1).copy())
     shape = tensorize(tuple(image.shape), "patch")
@@ -140,7 +140,7 @@ def main() -> None:
     import tomllib
 
     base = {"prior": args.prior, **tomllib.loads("\n".join(args.set))}
-    prior = open_prior(from_mapping(base))
+    prior = open_prior(check(base))
     runs: list[tuple[str, dict[str, Any], Prior | None]] = [("none", {**base, "prior": "none"}, None)]
     runs += [
         (f"c={c:g} calls={n}", {**base, "coupling": c, "calls": n}, prior)

@@ -94,9 +94,9 @@ def run(pixels: Pixels, observed: Any, method: str, options: dict[str, Any]) -> 
         mean = CLASSICAL[method](pixels, observed)
     else:
         from diffbcp_cli.jobs.session import open_prior, restore
-        from diffbcp_cli.options import from_mapping
+        from diffbcp_cli.options import check
 
-        cfg = from_mapping({**RUNS[method], **options})
+        cfg = check({**RUNS[method], **options})
         outcome = restore(pixels, observed, cfg, prior=open_prior(cfg))
         mean = outcome.mean
         steps = len(outcome.trace.rank)

@@ -28,12 +28,12 @@ def main() -> None:
     import torch
 
     from diffbcp_cli.jobs.session import open_prior, restore
-    from diffbcp_cli.options import from_mapping
+    from diffbcp_cli.options import check
     from diffbcp_cli.scoring.metrics import psnr
 
     torch.set_num_threads(args.threads)
     plan = {"prior": args.prior, "iterations": args.iterations, "burn_in": args.iterations * 2 // 5}
-    cfg = from_mapping(plan)
+    cfg = check(plan)
     prior = open_prior(cfg)
     head = ["photograph", "task", "true noise", "inferred", "90 % interval", "by the tensor model", "PSNR"]
     rows, results = [head], []
@@ -44,10 +44,10 @@ def main() -> None:
                 observed = rng.random(truth.shape) < share
                 pixels = (truth + level * rng.standard_normal(truth.shape)).astype(np.float32)
                 outcome = restore(pixels, observed, cfg, prior=prior, name=name)
-                noise = outcome.noise(cfg.burn_in)
+                noise = outcome.noise(outcome.cfg.burn_in)
                 quality = psnr(outcome.mean.clip(0, 1), truth)
                 interval = f"{noise['lower']:.4f} to {noise['upper']:.4f}"
-                tensor = outcome.tensor_noise(cfg.burn_in)["std"]
+                tensor = outcome.tensor_noise(outcome.cfg.burn_in)["std"]
                 found = [f"{noise['std']:.4f}", interval, f"{tensor:.4f}"]
                 rows.append([name, task, f"{level:g}", *found, f"{quality:.2f}"])
                 scores = {"tensor_noise": tensor, "psnr": quality}

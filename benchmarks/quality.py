@@ -27,7 +27,7 @@ def score(task: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from diffbcp_cli.jobs.session import open_prior, restore
-    from diffbcp_cli.options import from_mapping
+    from diffbcp_cli.options import check
     from diffbcp_cli.scoring.metrics import psnr, ssim
 
     if task["one_thread"]:
@@ -39,13 +39,13 @@ def score(task: dict[str, Any]) -> dict[str, Any]:
     if task["method"] in CLASSICAL:
         mean = CLASSICAL[task["method"]](pixels, observed)
     else:
-        cfg = from_mapping({**task["options"], "prior": task["method"], "seed": task["seed"]})
+        cfg = check({**task["options"], "prior": task["method"], "seed": task["seed"]})
         outcome = restore(pixels, observed, cfg, prior=open_prior(cfg), name=task["name"])
         mean = outcome.mean
         error, spread = np.abs(mean - truth)[~observed], outcome.std[~observed]
         scale = 1.0 if outcome.calibration is None else outcome.calibration.factor
         extra = {
-            "noise": outcome.noise(cfg.burn_in)["std"],
+            "noise": outcome.noise(outcome.cfg.burn_in)["std"],
             "rank": outcome.trace.rank[-1],
             "raw90": float((error <= Z90 * spread / scale).mean()),
             "pixels_converged": outcome.convergence.pixels_converged,

@@ -33,11 +33,11 @@ RULES: dict[str, dict[str, Any]] = {
 def measure(truth: Any, recipe: str, name: str, options: dict[str, Any], iterations: int) -> dict[str, float]:
     """Restore one photograph without a prior and measure."""
     from diffbcp_cli.jobs.session import restore
-    from diffbcp_cli.options import from_mapping
+    from diffbcp_cli.options import check
     from diffbcp_cli.scoring.metrics import psnr
 
     pixels, observed = damage(truth, recipe, 0.025, 0, name)
-    cfg = from_mapping({**options, "prior": "none", "iterations": iterations, "burn_in": iterations * 2 // 5})
+    cfg = check({**options, "prior": "none", "iterations": iterations, "burn_in": iterations * 2 // 5})
     stamps: list[float] = []
 
     def watch(draws: Iterable[Any], total: int) -> Iterator[Any]:
@@ -46,7 +46,7 @@ def measure(truth: Any, recipe: str, name: str, options: dict[str, Any], iterati
             yield draw
 
     outcome = restore(pixels, observed, cfg, prior=None, name=name, wrap=watch)
-    steps = np.diff(stamps[cfg.burn_in :])
+    steps = np.diff(stamps[outcome.cfg.burn_in :])
     return {
         "psnr": psnr(outcome.mean.clip(0, 1), truth),
         "rank": outcome.trace.rank[-1],

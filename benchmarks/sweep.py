@@ -45,10 +45,10 @@ def measure(method: str, share: float, rank: int, repeat: int) -> dict[str, floa
     from diffbcp_cli.lowrank.cp_sweep import sweep
     from diffbcp_cli.lowrank.likelihood import observe
     from diffbcp_cli.lowrank.tensorize import tensorize
-    from diffbcp_cli.options import RunConfig
+    from diffbcp_cli.options import Options
 
     torch.set_num_threads(2)
-    hyper, rng, cfg = Hyper(), random.generator(0), RunConfig()
+    hyper, rng, cfg = Hyper(), random.generator(0), Options()
     image, mask = setting(share)
     observation = observe(image, mask, tensorize((3, 256, 256), "patch"), once=cfg.patch_weights == "once")
     state = initial(observation, rank, hyper, rng=rng)

@@ -71,7 +71,7 @@ def test_a_process_that_is_killed_once_is_replaced_and_one_that_always_dies_is_r
             (worker,) = multiprocessing.active_children()
             os.kill(worker.pid or 0, signal.SIGKILL)
 
-    cfg = settle(RunConfig(prior="none", iterations=80, burn_in=1, rank=6))
+    cfg = settle({"prior": "none", "iterations": 80, "burn_in": 1, "rank": 6})
     jobs = jobs_of(photos, tmp_path / "out")[1:]
     reports = {r.name: r for r in run_processes(jobs, Task(cfg), 1, tell=kill, stopping=never)}
     assert {name: report.status for name, report in reports.items()} == {

@@ -1,4 +1,4 @@
-"""Large photographs: defaults that suit them, windows without seams, and memory that stays within its budget."""
+"""Large photographs: windows without seams, and memory that stays within its budget."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ import torch
 from diffbcp_cli.errors import InputError
 from diffbcp_cli.estimators.calibrate import Calibration
 from diffbcp_cli.jobs.session import restore
-from diffbcp_cli.options import FAST, SIZED, RunConfig, from_mapping, to_mapping
+from diffbcp_cli.options import RunConfig
 from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.sizes import Fitted
 from diffbcp_cli.run import kernel
 from diffbcp_cli.run.large import (
-    LARGE_PATCH,
-    LARGE_RESHAPE,
     Blend,
     RoughGuess,
     Window,
-    for_size,
     window_side,
     windows,
     windows_need,
@@ -43,70 +40,6 @@ def photograph(height, width, share=0.5, seed=0):
     noisy = 0.5 + 0.3 * waves + 0.01 * rng.standard_normal(waves.shape)
     observed = np.repeat(rng.random((height, width, 1)) < share, 3, axis=2)
     return noisy.astype(np.float32), observed
-
-
-def test_small_photographs_keep_the_usual_options():
-    cfg = RunConfig()
-    assert for_size(cfg, 512, 512, 0.1) == cfg
-    assert for_size(cfg, 512, 513, 0.1) != cfg
-    off = RunConfig(size_defaults=False)
-    assert for_size(off, 4000, 4000, 0.1) == off
-
-
-def test_an_option_that_was_given_stays_though_it_is_the_usual_one():
-    given = from_mapping({"rank": 200, "iterations": 100})
-    found = for_size(given, 2048, 2048, 0.1)
-    assert (found.rank, found.iterations, found.burn_in) == (200, 100, 40)
-    assert found.coupling == LARGE_PATCH["coupling"]
-    again = from_mapping(to_mapping(given))  # as from the record of a result
-    assert for_size(again, 2048, 2048, 0.1) == found
-
-
-def test_a_printed_configuration_pins_nothing():
-    printed = from_mapping(to_mapping(RunConfig()))
-    assert for_size(printed, 2048, 2048, 0.1) == for_size(RunConfig(), 2048, 2048, 0.1)
-
-
-def test_sized_options_are_those_that_size_defaults_change():
-    assert {*LARGE_PATCH, *LARGE_RESHAPE} <= SIZED | {"rank"}
-
-
-def test_options_that_were_chosen_stay():
-    found = for_size(RunConfig(rank=77, calls=3), 2048, 2048, 0.1)
-    assert (found.rank, found.calls) == (77, 3)
-    assert (found.iterations, found.burn_in) == (LARGE_PATCH["iterations"], LARGE_PATCH["burn_in"])
-    for chosen in ({"iterations": 50}, {"burn_in": 5}):
-        found = for_size(RunConfig(**chosen), 2048, 2048, 0.1)
-        usual = replace(RunConfig(), **chosen)
-        assert (found.iterations, found.burn_in) == (usual.iterations, usual.burn_in)
-
-
-def test_fast_takes_half_the_iterations_of_a_large_photograph():
-    for tensorize, large in (("auto", LARGE_PATCH), ("reshape", LARGE_RESHAPE)):
-        found = for_size(replace(FAST, tensorize=tensorize), 2048, 2048, 0.5)
-        assert (found.iterations, found.burn_in) == (large["iterations"] // 2, large["burn_in"] // 2)
-        assert (found.rank, found.adapt_floor) == (FAST.rank, FAST.adapt_floor)
-        assert found.coupling == large["coupling"]
-        assert for_size(found, 2048, 2048, 0.5) == found
-    typed = from_mapping({"iterations": FAST.iterations}, FAST)
-    assert for_size(typed, 2048, 2048, 0.5).iterations == FAST.iterations
-    numbers = from_mapping({"iterations": FAST.iterations, "burn_in": FAST.burn_in})
-    assert for_size(numbers, 2048, 2048, 0.5).calls == LARGE_PATCH["calls"]
-
-
-def test_without_a_prior_every_sweep_is_a_draw():
-    with_prior, alone = (for_size(RunConfig(prior=prior), 2048, 2048, 0.5) for prior in ("natural", "none"))
-    assert (with_prior.sweeps, alone.sweeps) == (2, 1)
-    assert with_prior.iterations * with_prior.sweeps == alone.iterations * alone.sweeps
-
-
-def test_few_known_pixels_get_fewer_components():
-    assert for_size(RunConfig(), 2048, 2048, 0.1).rank < for_size(RunConfig(), 2048, 2048, 0.6).rank
-
-
-def test_the_reshape_gets_the_settings_of_the_paper():
-    found = for_size(RunConfig(tensorize="reshape"), 2048, 2048, 0.1)
-    assert (found.rank, found.block, found.coupling, found.rho_min, found.sweeps) == (500, 500, 50.0, 0.1, 2)
 
 
 @pytest.mark.parametrize(("height", "width", "side"), [(100, 240, 64), (97, 130, 80), (300, 90, 100)])

@@ -14,6 +14,7 @@ from .. import __version__
 from ..errors import DiffbcpError
 from . import mask, models, render
 from .doctor import doctor
+from .help import ShortHelp
 from .restore import denoise, inpaint
 from .score import evaluate
 from .train import train
@@ -43,8 +44,8 @@ def root(
     """Restore photographs: fill missing pixels, remove noise, and say how sure every pixel is."""
 
 
-app.command()(inpaint)
-app.command()(denoise)
+app.command(cls=ShortHelp)(inpaint)
+app.command(cls=ShortHelp)(denoise)
 app.command()(train)
 app.command()(doctor)
 app.command("eval")(evaluate)

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ..options import RunConfig
+from ..options import Given, resolve
 from . import render
 from .options import Common
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 60
 
 
-def show_plan(work: list[Job] | Request, cfg: RunConfig, common: Common) -> None:
+def show_plan(work: list[Job] | Request, cfg: Given, common: Common) -> None:
     """Read everything, write nothing, and say what a run would do; its exit code is 1 if some would fail.
 
     work: a single photograph's job, whose failure is the command's own, or a request for many.
@@ -42,7 +42,9 @@ def show_plan(work: list[Job] | Request, cfg: RunConfig, common: Common) -> None
         looks = [*estimate.look(plan.jobs, cfg, prior)]
         looks += [estimate.Look(bad.name, error=bad.error) for bad in plan.bad]
         there = len(plan.finished)
-        at_once = min(common.jobs or run.choose_jobs(cfg, run.count_gpus(cfg)), max(1, len(plan.jobs)))
+        at_once = min(
+            common.jobs or run.choose_jobs(resolve(cfg), run.count_gpus(resolve(cfg))), max(1, len(plan.jobs))
+        )
     document = _document(looks, prior, there, at_once, common)
     if common.as_json:
         render.as_json(document)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from ..errors import DiffbcpError
-from ..options import RunConfig
+from ..options import Given, resolve
 from . import render
 from .interrupt import stopping
 from .models import announce
@@ -33,7 +33,7 @@ _COLOURS = {
 }
 
 
-def run_many(request: Request, cfg: RunConfig, common: Common) -> None:
+def run_many(request: Request, cfg: Given, common: Common) -> None:
     """Restore every photograph of the request; exit with 1 if some failed, 130 after an interruption."""
     from ..jobs import run, summary
     from ..jobs.plan import make_plan
@@ -76,12 +76,12 @@ def _total(plan: Plan) -> int:
     return len(plan.jobs) + len(plan.finished) + len(plan.bad)
 
 
-def _fetch_prior(cfg: RunConfig, quiet: bool) -> None:
+def _fetch_prior(cfg: Given, quiet: bool) -> None:
     """Have the prior's files here before any worker asks for them."""
     from .. import priors as weights
 
-    if cfg.prior != "none":
-        weights.fetch(weights.find(cfg.prior), announce=None if quiet else announce, bars=not quiet)
+    if (prior := resolve(cfg).prior) != "none":
+        weights.fetch(weights.find(prior), announce=None if quiet else announce, bars=not quiet)
 
 
 def _lock(request: Request, common: Common) -> AbstractContextManager[None]:

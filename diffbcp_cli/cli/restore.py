@@ -6,16 +6,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import UsageError
-from ..options import Recipe, RunConfig, to_toml
+from ..options import Options, Recipe, resolve, to_toml
 from . import render
 from .interrupt import stopping
 from .models import announce
-from .options import Common, run_config, with_run_options
+from .options import Common, with_options
 
 if TYPE_CHECKING:
     from ..jobs.one import Job, Saved
@@ -34,92 +34,50 @@ PhotosArg = Annotated[
 ]
 
 
-@with_run_options
-def inpaint(
-    photos: PhotosArg = None,
-    mask: Annotated[
-        str | None,
-        typer.Option(
-            "--mask",
-            "-m",
-            help="A mask file (white = fill), a folder of masks, or 'alpha' for the photo's own.",
-        ),
-    ] = None,
-    mask_polarity: Annotated[
-        Literal["white-fills", "white-keeps"] | None,
-        typer.Option(help="What white means in a mask picture.", show_default="white-fills"),
-    ] = None,
-    observed: Annotated[
-        Literal["posterior", "keep"] | None,
-        typer.Option(
-            help="Known pixels: restored like the rest, or kept byte for byte.", show_default="posterior"
-        ),
-    ] = None,
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate", help="Hold out some known pixels, and scale the uncertainty by them."),
-    ] = False,
-    *,
-    options: dict[str, Any],
-    common: Common,
-) -> None:
+@with_options
+def inpaint(photos: PhotosArg = None, *, recipe: Recipe, common: Common) -> None:
     """Fill the missing pixels of PHOTO, remove its noise, and map the uncertainty."""
-    typed = {**options, "calibrate": True} if calibrate else options
-    recipe = run_config(typed, common, observed=observed)
-    _run(recipe, common, photos, _inpainting(mask, mask_polarity, recipe))
+    _run(recipe, common, photos, lambda: _mask(common, recipe))
 
 
-@with_run_options
-def denoise(
-    photos: PhotosArg = None,
-    sigma: Annotated[
-        float | None, typer.Option(help="The noise level on the [0, 1] scale, if known; else it is inferred.")
-    ] = None,
-    *,
-    options: dict[str, Any],
-    common: Common,
-) -> None:
+@with_options
+def denoise(photos: PhotosArg = None, *, recipe: Recipe, common: Common) -> None:
     """Remove noise of unknown strength from PHOTO, and map the uncertainty."""
-    typed = options if sigma is None else {**options, "sigma": sigma}
-    _run(run_config(typed, common, observed="posterior"), common, photos, lambda: (None, "white-fills"))
+    _run(recipe, common, photos, lambda: (None, "white-fills"))
 
 
-def _inpainting(mask: str | None, polarity: Polarity | None, recipe: Recipe) -> Callable[[], MaskChoice]:
+def _mask(common: Common, recipe: Recipe) -> MaskChoice:
     """The mask that was typed, or that of the record that was given back."""
-
-    def choose() -> MaskChoice:
-        source = mask if mask is not None else recipe.record.get("mask")
-        if not isinstance(source, str):
-            raise UsageError("--mask is missing", hint="--mask mask.png, --mask masks/ or --mask alpha")
-        recorded = recipe.record.get("mask_polarity")
-        meant = polarity or ("white-keeps" if recorded == "white-keeps" else "white-fills")
-        return source if source == "alpha" else Path(source), meant
-
-    return choose
+    source = common.mask if common.mask is not None else recipe.record.get("mask")
+    if not isinstance(source, str):
+        raise UsageError("--mask is missing", hint="--mask mask.png, --mask masks/ or --mask alpha")
+    recorded = recipe.record.get("mask_polarity")
+    meant = common.mask_polarity or ("white-keeps" if recorded == "white-keeps" else "white-fills")
+    return source if source == "alpha" else Path(source), meant
 
 
 def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Callable[[], MaskChoice]) -> None:
     """Do one photograph by itself, and several as a batch; or only say what would be done."""
     if common.print_config:
-        sys.stdout.write(to_toml(recipe.config))
+        sys.stdout.write(to_toml(recipe.given))
         return
     from ..jobs import find as inputs
 
     mask, polarity = choose()
     request = _request(common, photos or _photo_of(recipe), mask, polarity)
-    _check_device(recipe.config)
+    _check_device(resolve(recipe.given))
     alone = len(request.inputs) == 1 and inputs.is_one_file(request.inputs[0])
     one = alone and request.shard is None and common.engine == "local"
     if common.dry_run:
         from .dry import show_plan
 
-        show_plan([_job(request, recipe)] if one else request, recipe.config, common)
+        show_plan([_job(request, recipe)] if one else request, recipe.given, common)
     elif one:
         _run_one(request, recipe, common)
     else:
         from .many import run_many
 
-        run_many(request, recipe.config, common)
+        run_many(request, recipe.given, common)
 
 
 def _request(common: Common, named: list[str], mask: Path | str | None, polarity: Polarity) -> Request:
@@ -135,7 +93,7 @@ def _request(common: Common, named: list[str], mask: Path | str | None, polarity
         root=common.root,
         overwrite=common.overwrite,
         shard=inputs.parse_shard(common.shard) if common.shard else None,
-        max_pixels=common.pixel_limit,
+        max_pixels=common.max_pixels,
     )
 
 
@@ -152,7 +110,7 @@ def _listed(common: Common) -> list[str]:
     return inputs.read_list(sys.stdin.buffer.read(), null=common.null)
 
 
-def _check_device(cfg: RunConfig) -> None:
+def _check_device(cfg: Options) -> None:
     from ..devices import pick_device, pick_precision
 
     pick_precision(cfg.precision, pick_device(cfg.device))
@@ -187,7 +145,7 @@ def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
         render.note(f"{job.target.mean} is there already; --overwrite does it again")
         _show_finished(job, common.as_json)
         return
-    cfg = replace(recipe.config, threads=use_threads(recipe.config.threads))
+    cfg = {**recipe.given, "threads": use_threads(recipe.given.get("threads", 0))}
     talk = (_silent, _silent) if quiet else (render.note, render.warn)
     opened = pipeline.open_job(job, note=talk[0], warn=talk[1])
     prior = open_prior(cfg, announce=None if quiet else announce, bars=not quiet)

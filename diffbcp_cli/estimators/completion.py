@@ -11,11 +11,10 @@ import numpy as np
 import torch
 
 from ..methods.split_gibbs import make_generator
-from ..options import RunConfig
+from ..options import LARGE, RunConfig
 from ..priors.base import Prior, Watched
 from ..run.chains import Chains
 from ..run.kernel import pixels_of, seed_of, tensors_of
-from ..run.large import LARGE
 from ..run.moments import Moments
 from ..run.outcome import Bools, Control, Floats, noise_of
 from .calibrate import Calibration, HeldOut, calibrate, hold_out, is_scattered, like_missing

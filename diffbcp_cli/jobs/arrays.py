@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError, MaskError
-from ..options import from_mapping
+from ..options import check
 from ..priors import load_prior
 from ..priors.base import Denoises, Prior, as_prior
 from ..run.chains import Trace
@@ -93,7 +93,7 @@ def _restore(
 ) -> Restoration:
     if not np.isfinite(pixels[observed]).all():
         raise InputError("the image has NaN or infinite values among its observed pixels")
-    cfg = from_mapping({**options, "prior": prior if isinstance(prior, str) else "loaded"})
+    cfg = check({**options, "prior": prior if isinstance(prior, str) else "loaded"})
     used = restoration.open_prior(cfg) if isinstance(prior, str) else as_prior(prior)
     outcome = restoration.restore(pixels, observed, cfg, prior=used)
     shape = np.shape(image)

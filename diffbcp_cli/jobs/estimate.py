@@ -20,9 +20,9 @@ from typing import Any
 from .. import priors as weights
 from ..errors import DiffbcpError, ModelError
 from ..estimators.completion import calls_after
-from ..options import RunConfig
+from ..options import LARGE, Given, Options, resolve
 from ..photos.masks import missing_share
-from ..run.large import LARGE, for_size, working_set
+from ..run.large import working_set
 from . import one as pipeline
 from .one import Job
 from .work import explain
@@ -64,7 +64,7 @@ class NeededPrior:
     download: int | None
 
 
-def look(jobs: Sequence[Job], cfg: RunConfig, prior: NeededPrior | None) -> Iterator[Look]:
+def look(jobs: Sequence[Job], cfg: Given | Options, prior: NeededPrior | None) -> Iterator[Look]:
     """Read each photograph and its mask, and estimate what its restoration costs; nothing is written."""
     for job in jobs:
         notes: list[str] = []
@@ -75,7 +75,7 @@ def look(jobs: Sequence[Job], cfg: RunConfig, prior: NeededPrior | None) -> Iter
             continue
         photo = opened.photo
         share = missing_share(opened.observed)
-        suited = for_size(cfg, photo.height, photo.width, 1 - share)
+        suited = resolve(cfg, height=photo.height, width=photo.width, known=1 - share)
         yield Look(
             name=job.name,
             width=photo.width,
@@ -88,7 +88,7 @@ def look(jobs: Sequence[Job], cfg: RunConfig, prior: NeededPrior | None) -> Iter
         )
 
 
-def seconds(pixels: int, channels: int, cfg: RunConfig, prior: NeededPrior | None) -> float:
+def seconds(pixels: int, channels: int, cfg: Options, prior: NeededPrior | None) -> float:
     """Estimated time of one photograph on one core."""
     if cfg.time_budget is not None:
         return cfg.time_budget
@@ -99,7 +99,7 @@ def seconds(pixels: int, channels: int, cfg: RunConfig, prior: NeededPrior | Non
     return steps * (cfg.sweeps * sweep + cfg.calls * call) + calls_after(cfg.finish, pixels) * call
 
 
-def memory(height: int, width: int, channels: int, cfg: RunConfig, prior: NeededPrior | None) -> float:
+def memory(height: int, width: int, channels: int, cfg: Options, prior: NeededPrior | None) -> float:
     """Estimated peak of a process that restores one photograph, in bytes."""
     pixels = height * width
     if pixels > LARGE:
@@ -108,8 +108,9 @@ def memory(height: int, width: int, channels: int, cfg: RunConfig, prior: Needed
     return _BASE + _PER_PIXEL * pixels + extra
 
 
-def needed_prior(cfg: RunConfig) -> NeededPrior | None:
+def needed_prior(cfg: Given | Options) -> NeededPrior | None:
     """The prior that the options ask for, and whether it must be downloaded; the network is not asked."""
+    cfg = resolve(cfg)
     if cfg.prior == "none":
         return None
     source = weights.find(cfg.prior)

@@ -20,12 +20,11 @@ import torch
 
 from .. import __version__
 from ..errors import InputError, OutputError
-from ..options import RunConfig, to_mapping
+from ..options import Given, Options, resolve, to_mapping
 from ..photos import checkpoints, files, masks, pictures
 from ..photos import photo as images
 from ..photos.photo import Photo
 from ..priors import LoadedPrior
-from ..run.large import for_size
 from ..run.moments import NORMAL_90
 from ..run.outcome import Bools, Control, Outcome, Snapshot
 from .session import restore
@@ -118,7 +117,7 @@ def open_job(job: Job, *, note: Say, warn: Say) -> Opened:
 
 def run(
     opened: Opened,
-    cfg: RunConfig,
+    cfg: Given | Options,
     *,
     prior: LoadedPrior | None,
     control: Control | None = None,
@@ -130,6 +129,8 @@ def run(
     checkpoint beside the results, if there is one. A finished run leaves no checkpoint.
     """
     control, path = control or Control(), opened.job.target.file(CHECKPOINT)
+    height, width = opened.observed.shape[:2]
+    cfg = resolve(cfg, height=height, width=width, known=float(opened.observed.mean()))
     identity = _identity(opened, cfg, prior)
     start = _start(path, identity, control) if resume else None
 
@@ -169,12 +170,11 @@ _FREE = (
 )
 
 
-def _identity(opened: Opened, cfg: RunConfig, prior: LoadedPrior | None) -> dict[str, Any]:
+def _identity(opened: Opened, cfg: Options, prior: LoadedPrior | None) -> dict[str, Any]:
     """What a checkpoint belongs to: the pixels, the mask, the options, the prior, and the kind of device."""
     digest = hashlib.sha256(opened.photo.pixels.tobytes() + np.packbits(opened.observed).tobytes())
-    height, width = opened.observed.shape[:2]
-    options = to_mapping(for_size(cfg, height, width, float(opened.observed.mean())))
-    del options["pinned"]  # what it did is in the other options
+    options = to_mapping(cfg)
+    del options["preset"]  # what it did is in the other options
     return {
         "pixels": digest.hexdigest(),
         "name": opened.job.name,

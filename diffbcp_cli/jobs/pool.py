@@ -27,7 +27,7 @@ def run_here(jobs: Sequence[Job], task: Task, *, tell: Tell, stopping: Stopping)
     """Restore one photograph after another in this process, with one prior for all."""
     if not jobs:
         return
-    use_threads(task.cfg.threads)
+    use_threads(task.usual.threads)
     prior = open_prior(task.cfg)
     for job in jobs:
         if stopping():
@@ -186,7 +186,7 @@ def _serve(pipe: Connection, task: Task, gpu: str | None) -> None:
     if gpu is not None:
         os.environ[VISIBLE] = gpu
     orders = _Orders(pipe)
-    use_threads(task.cfg.threads)
+    use_threads(task.usual.threads)
     try:
         prior = open_prior(task.cfg)
     except DiffbcpError as error:

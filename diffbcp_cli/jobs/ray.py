@@ -15,7 +15,7 @@ from typing import Any
 
 from ..devices import use_threads
 from ..errors import DiffbcpError, UsageError
-from ..options import RunConfig
+from ..options import Options
 from ..priors import LoadedPrior
 from .one import Job
 from .session import open_prior
@@ -33,10 +33,10 @@ def run_cluster(
     at_once: tasks that are handed over at a time, 0 for all.
     """
     ray = _ray()
-    started = _connect(ray, address, at_once, task.cfg)
+    started = _connect(ray, address, at_once, task.usual)
     stop_file = jobs[0].target.folder / f".diffbcp.{secrets.token_hex(4)}.stop"
     try:
-        restore = ray.remote(**_needs(ray, task.cfg))(restore_on_worker)
+        restore = ray.remote(**_needs(ray, task.usual))(restore_on_worker)
         waiting, running = deque(jobs), dict[Any, Job]()
         while waiting or running:
             if stopping() and not stop_file.exists():
@@ -49,7 +49,7 @@ def run_cluster(
             ready, _ = ray.wait(list(running), timeout=_LOOK) if running else ([], [])
             for reference in ready:
                 report = _result(ray, reference, running.pop(reference))
-                tell(Step(report.name, 0, task.cfg.iterations))
+                tell(Step(report.name, 0, task.usual.iterations))
                 yield report
     finally:
         stop_file.unlink(missing_ok=True)
@@ -60,12 +60,12 @@ def run_cluster(
 def restore_on_worker(job: Job, task: Task, folder: str, stop_file: Path) -> Report:
     """One task, on whatever machine: from the driver's folder, with a prior that the process keeps."""
     os.chdir(folder)
-    use_threads(task.cfg.threads)
-    return restore_job(job, task, _prior(task.cfg), tell=lambda step: None, stopping=stop_file.exists)
+    use_threads(task.usual.threads)
+    return restore_job(job, task, _prior(task.usual), tell=lambda step: None, stopping=stop_file.exists)
 
 
 @functools.lru_cache(maxsize=1)
-def _prior(cfg: RunConfig) -> LoadedPrior | None:
+def _prior(cfg: Options) -> LoadedPrior | None:
     return open_prior(cfg)
 
 
@@ -77,7 +77,7 @@ def _ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str | None, at_once: int, cfg: RunConfig) -> bool:
+def _connect(ray: Any, address: str | None, at_once: int, cfg: Options) -> bool:
     """Connect unless that has been done; return whether to disconnect at the end."""
     if ray.is_initialized():
         return False
@@ -96,7 +96,7 @@ def _connect(ray: Any, address: str | None, at_once: int, cfg: RunConfig) -> boo
     return True
 
 
-def _needs(ray: Any, cfg: RunConfig) -> dict[str, Any]:
+def _needs(ray: Any, cfg: Options) -> dict[str, Any]:
     """What a task asks of its machine."""
     gpus = ray.cluster_resources().get("GPU", 0) > 0 and cfg.device not in ("cpu", "mps")
     return {"num_cpus": max(1, cfg.threads), "num_gpus": int(gpus), "max_retries": RETRIES}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from ..devices import pick_device
-from ..options import RunConfig
+from ..options import Given, Options, resolve
 from . import pool as local
 from .one import Job
 from .plan import Plan
@@ -31,15 +31,17 @@ class Spread:
     resume: bool = False
 
 
-def settle(cfg: RunConfig) -> RunConfig:
+def settle(cfg: Given) -> Given:
     """One thread for each of several photographs, unless asked otherwise.
 
     The number of threads shapes a result's last bits, so it must not follow from how the work is spread.
     """
-    return cfg if cfg.threads else replace(cfg, threads=1)
+    return {**cfg, "threads": cfg.get("threads") or 1}
 
 
-def run(plan: Plan, cfg: RunConfig, spread: Spread, *, tell: Tell, stopping: Stopping) -> Iterator[Report]:
+def run(
+    plan: Plan, cfg: Given | Options, spread: Spread, *, tell: Tell, stopping: Stopping
+) -> Iterator[Report]:
     """Yield a report for every photograph of the plan, as they come."""
     yield from (refused(bad) for bad in plan.bad)
     yield from (skipped(job) for job in plan.finished)
@@ -53,7 +55,7 @@ def run(plan: Plan, cfg: RunConfig, spread: Spread, *, tell: Tell, stopping: Sto
     yield from (left(job) for job in waiting.values())
 
 
-def _engine(plan: Plan, cfg: RunConfig, spread: Spread, tell: Tell, stopping: Stopping) -> Engine:
+def _engine(plan: Plan, cfg: Given | Options, spread: Spread, tell: Tell, stopping: Stopping) -> Engine:
     task = Task(cfg, spread.resume)
     if spread.engine == "ray":
         from .ray import run_cluster
@@ -61,14 +63,14 @@ def _engine(plan: Plan, cfg: RunConfig, spread: Spread, tell: Tell, stopping: St
         return lambda jobs: run_cluster(
             jobs, task, address=spread.address, at_once=spread.jobs, tell=tell, stopping=stopping
         )
-    gpus = count_gpus(cfg)
-    count = spread.jobs or choose_jobs(cfg, gpus)
+    gpus = count_gpus(resolve(cfg))
+    count = spread.jobs or choose_jobs(resolve(cfg), gpus)
     if min(count, len(plan.jobs)) == 1:
         return lambda jobs: local.run_here(jobs, task, tell=tell, stopping=stopping)
     return lambda jobs: local.run_processes(jobs, task, count, gpus=gpus, tell=tell, stopping=stopping)
 
 
-def count_gpus(cfg: RunConfig) -> int:
+def count_gpus(cfg: Options) -> int:
     """How many GPUs the work may be dealt out to: all, unless one is named."""
     import torch
 
@@ -76,7 +78,7 @@ def count_gpus(cfg: RunConfig) -> int:
     return torch.cuda.device_count() if device == "cuda" else int(device != "cpu")
 
 
-def choose_jobs(cfg: RunConfig, gpus: int) -> int:
+def choose_jobs(cfg: Options, gpus: int) -> int:
     """One process for each GPU; without one, as many as there are cores and memory budgets."""
     if gpus > 0:
         return gpus

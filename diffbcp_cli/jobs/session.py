@@ -10,7 +10,7 @@ import numpy as np
 from ..devices import pick_device
 from ..errors import InputError
 from ..estimators.completion import Entries, Picture, picture_of, watched
-from ..options import RunConfig
+from ..options import Given, Options, RunConfig, resolve
 from ..priors import Download, LoadedPrior, load_prior
 from ..priors.base import Prior
 from ..priors.sizes import FIT_SIDE, Fitted
@@ -18,7 +18,7 @@ from ..run.budget import within_budget
 from ..run.chains import Chains
 from ..run.convergence import Convergence, convergence
 from ..run.kernel import pixels_of, sampler_of, seed_of
-from ..run.large import for_size, window_side, windows_need
+from ..run.large import window_side, windows_need
 from ..run.outcome import Bools, Control, Floats, Outcome, Snapshot, damaged
 from ..run.windows import restore_in_windows
 
@@ -26,9 +26,10 @@ SMALLEST_SIDE = 16
 
 
 def open_prior(
-    cfg: RunConfig, *, announce: Callable[[Download], None] | None = None, bars: bool = False
+    cfg: Given | Options, *, announce: Callable[[Download], None] | None = None, bars: bool = False
 ) -> LoadedPrior | None:
     """Load the prior that a run asks for, None for `none`; announce and bars as in `load_prior`."""
+    cfg = resolve(cfg)
     if cfg.prior == "none":
         return None
     return load_prior(
@@ -45,7 +46,7 @@ def open_prior(
 def restore(
     pixels: Floats,
     observed: Bools,
-    cfg: RunConfig,
+    cfg: Given | Options,
     *,
     prior: Prior | None,
     name: str = "",
@@ -62,7 +63,7 @@ def restore(
             f"the image is {width}x{height}, and the smallest that can be restored is "
             f"{SMALLEST_SIDE}x{SMALLEST_SIDE}"
         )
-    cfg = for_size(cfg, height, width, float(observed.mean()))
+    cfg = resolve(cfg, height=height, width=width, known=float(observed.mean()))
     if cfg.prior_scale == "fit" and prior is not None and prior.traits.shrinks_to is None:
         prior = Fitted(prior, size=FIT_SIDE)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..options import RunConfig, to_mapping
+from ..options import Given, Options, resolve, to_mapping
 from ..photos import files
 from .one import versions
 from .plan import SUMMARY
@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def document(
-    reports: Sequence[Report], cfg: RunConfig, *, seconds: float, shard: tuple[int, int] | None
+    reports: Sequence[Report], cfg: Given | Options, *, seconds: float, shard: tuple[int, int] | None
 ) -> dict[str, Any]:
     """The summary: counts, options, and one entry for each photograph in the order of the names."""
     counts = Counter(report.status for report in reports)
@@ -46,7 +46,7 @@ def document(
         "seconds": round(seconds, 3),
         "images_per_minute": round(60 * worked / seconds, 3) if worked and seconds > 0 else None,
         "shard": None if shard is None else f"{shard[0]}/{shard[1]}",
-        "options": to_mapping(cfg),
+        "options": to_mapping(resolve(cfg)),
         "versions": versions(),
         "results": [report.as_dict() for report in sorted(reports, key=lambda report: report.name)],
     }

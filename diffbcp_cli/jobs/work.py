@@ -13,7 +13,7 @@ import torch
 
 from ..errors import DiffbcpError, MemoryLimitError
 from ..methods.split_gibbs import Draw
-from ..options import RunConfig
+from ..options import Given, Options, resolve
 from ..priors import LoadedPrior
 from ..run.outcome import Control, Wrap
 from . import one as pipeline
@@ -69,8 +69,13 @@ class Report:
 class Task:
     """What is done to every photograph. resume: go on from its checkpoint, if there is one."""
 
-    cfg: RunConfig
+    cfg: Given | Options
     resume: bool = False
+
+    @property
+    def usual(self) -> Options:
+        """The options before the size of a photograph is known."""
+        return resolve(self.cfg)
 
 
 Tell = Callable[[Step], None]
@@ -80,7 +85,7 @@ Stopping = Callable[[], bool]
 def restore_job(job: Job, task: Task, prior: LoadedPrior | None, *, tell: Tell, stopping: Stopping) -> Report:
     """Restore one photograph; whatever goes wrong with it becomes its report, and the rest go on."""
     notes: list[str] = []
-    tell(Step(job.name, 0, task.cfg.iterations))
+    tell(Step(job.name, 0, task.usual.iterations))
     try:
         opened = pipeline.open_job(job, note=lambda text: None, warn=notes.append)
         control = Control(wrap=watched(job.name, tell), stop=stopping)

@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from ..options import FAST, RunConfig
+from ..options import RunConfig
 from ..priors.interpolate import interpolate
 from ..priors.sizes import Axis, cut, even_tile
 
 Floats = NDArray[np.float32]
 
-LARGE = 512 * 512  # pixels beyond which other defaults hold
 IN_CHUNKS = 8000  # patches beyond which a sweep goes through them in chunks
-FEW_KNOWN = 0.2  # share of observed entries below which rank 100 does as well as 200
 ATOM_SWEEPS = 20  # over the patches that atoms are learned from
 # A strong coupling makes X smooth, the misfit is then taken for noise, and the data lose their weight. The noise
 # found without the prior, while atoms are learned, says how much of it there is.
 NOISE_SLACK = 1.1
 OVERLAP = 64  # pixels that neighbouring windows share
-
-# measured on photographs of 4 megapixels with 90 % missing; docs/explanation/large.md has the tables
-LARGE_PATCH: dict[str, Any] = {
-    "iterations": 12,
-    "burn_in": 5,
-    "coupling": 6.0,
-    "rho_min": 0.05,
-    "calls": 1,
-    "sweeps": 2,
-    "finish": 10,
-}
-# without a prior's calls to save, each sweep may as well be a draw that counts
-LARGE_PATCH_ALONE: dict[str, Any] = {"iterations": 24, "burn_in": 10}
-# the paper's experiment at 2048 x 2048: all components at once, two sweeps an iteration, the prior on a small copy
-LARGE_RESHAPE: dict[str, Any] = {
-    "iterations": 30,
-    "burn_in": 12,
-    "rank": 500,
-    "block": 500,
-    "coupling": 50.0,
-    "calls": 1,
-    "sweeps": 2,
-    "prior_scale": "fit",
-}
 
 _SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
 _ROUGH_SIDE = 512  # squares along the longer side of a rough guess
@@ -57,33 +30,6 @@ _IMAGES = 18  # float32 copies of the picture that a run holds at its peak: mome
 _NETWORK = 700 * 2**20  # bytes that the bundled network takes for one of its tiles
 _MATRICES = 6  # of U x V floats that an observation in chunks holds
 _WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once holds
-
-
-def for_size(cfg: RunConfig, height: int, width: int, known: float) -> RunConfig:
-    """Give options that stand at their defaults the values that suit a large photograph, if it is one.
-
-    known: the share of entries that are observed; where there are few, more components find no hold in them.
-    """
-    if not cfg.size_defaults or height * width <= LARGE:
-        return cfg
-    usual, suited = RunConfig(), LARGE_PATCH if cfg.prior != "none" else LARGE_PATCH_ALONE
-    if cfg.tensorize == "reshape":
-        suited = LARGE_RESHAPE
-    elif known < FEW_KNOWN:
-        suited = {**suited, "rank": 100}
-    typed = {"iterations", "burn_in"} & {*cfg.pinned}
-    if (cfg.iterations, cfg.burn_in) == (FAST.iterations, FAST.burn_in) and not typed:
-        halves = {name: suited[name] // 2 for name in ("iterations", "burn_in")}
-        usual, suited = FAST, {**suited, **halves, "rank": FAST.rank}
-    untouched = {
-        name: value
-        for name, value in suited.items()
-        if name not in cfg.pinned and getattr(cfg, name) == getattr(usual, name)
-    }
-    if "iterations" not in untouched or "burn_in" not in untouched:  # one without the other may not fit
-        untouched.pop("iterations", None)
-        untouched.pop("burn_in", None)
-    return replace(cfg, **untouched)
 
 
 def working_set(cfg: RunConfig, height: int, width: int, channels: int) -> int:

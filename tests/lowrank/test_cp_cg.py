@@ -15,7 +15,7 @@ from diffbcp_cli.lowrank import cp_cg as cg
 from diffbcp_cli.lowrank.algebra import contract, khatri_rao
 from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.likelihood import Coupling
-from diffbcp_cli.options import from_mapping
+from diffbcp_cli.options import check
 
 LEFT, RIGHT, SIZE = (4, 3), (5, 2, 3), 4
 DRAWS = 2000
@@ -109,7 +109,7 @@ def test_a_reshape_of_which_a_band_of_rows_is_missing_is_drawn():
     observed = np.ones(pixels.shape, bool)
     observed[32:44] = False
     options = {"tensorize": "reshape", "iterations": 3, "burn_in": 1, "rank": 150, "block": 150}
-    outcome = restore(pixels, observed, from_mapping({**options, "prior": "none"}), prior=None)
+    outcome = restore(pixels, observed, check({**options, "prior": "none"}), prior=None)
     assert np.isfinite(outcome.mean).all()
 
 

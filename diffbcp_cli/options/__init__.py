@@ -1,0 +1,40 @@
+"""One source for each option: the command line, TOML files, records and the reference page are made from it.
+
+Nothing here imports torch or NumPy.
+"""
+
+from .files import Recipe, read_recipe, read_toml, to_toml
+from .resolve import LARGE, Given, check, lay, resolve, to_mapping
+from .spec import Option, allowed, check_value, flag, kinds, option, table
+from .table import EXTRAS, GROUPS, METHODS, PRESETS, Options
+from .written import read_duration, read_size
+
+RunConfig = Options  # the former name
+
+__all__ = [
+    "EXTRAS",
+    "GROUPS",
+    "LARGE",
+    "METHODS",
+    "PRESETS",
+    "Given",
+    "Option",
+    "Options",
+    "Recipe",
+    "RunConfig",
+    "allowed",
+    "check",
+    "check_value",
+    "flag",
+    "kinds",
+    "lay",
+    "option",
+    "read_duration",
+    "read_recipe",
+    "read_size",
+    "read_toml",
+    "resolve",
+    "table",
+    "to_mapping",
+    "to_toml",
+]

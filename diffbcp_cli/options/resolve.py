@@ -1,0 +1,104 @@
+"""From what was given to every option of a run.
+
+`Given` holds only what was set: typed, read from a file, or passed by a caller. It is resolved once, when the size
+of the photograph is known. Nobody needs to guess whether a value was chosen or is a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import UsageError
+from .spec import check_value, flag, table
+from .table import METHODS, PRESETS, Options, Preset
+
+Given = Mapping[str, Any]
+"""Options that were set, by name; the values have been checked."""
+
+LARGE = 512 * 512  # pixels beyond which options that are not set take other values
+FEW_KNOWN = 0.2  # share of known entries below which rank 100 does as well as 200
+RETIRED = ("pinned",)  # in the records of earlier versions; it said what `Given` says by itself
+_PAIR = ("iterations", "burn_in")  # one without the other may not fit
+
+
+def check(values: Mapping[str, Any]) -> Given:
+    """Check option names and values. Names may have dashes; an unknown one is refused with a suggestion."""
+    known = table(Options)
+    given: dict[str, Any] = {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        if name in RETIRED:
+            continue
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0].replace('_', '-')}?" if near else None
+            raise UsageError(f"there is no option {key!r}", hint=hint)
+        given[name] = check_value(Options, name, value)
+    return given
+
+
+def lay(under: Given, over: Given) -> Given:
+    """Lay options over others. A new patch size takes its own stride, not that of the options below."""
+    if "patch_size" in over and "stride" not in over:
+        under = {name: value for name, value in under.items() if name != "stride"}
+    return {**under, **over}
+
+
+def resolve(
+    given: Given | Options, *, height: int | None = None, width: int | None = None, known: float = 1.0
+) -> Options:
+    """Give every option its value: what was given, else what the preset, the size or the default says.
+
+    height, width: of the photograph; without them, the values are those of a photograph of usual size. known:
+    the share of its entries that are observed. Options that are resolved already stay as they are.
+    """
+    if isinstance(given, Options):
+        return given
+    _check_method(given)
+    preset = PRESETS[given["preset"]] if given.get("preset") else Preset("", {})
+    large = (height or 0) * (width or 0) > LARGE and given.get("size_defaults", True)
+    suited = _values_for_large({**preset.values, **given}, known, preset) if large else {}
+    if any(name in given for name in _PAIR):
+        suited = {name: value for name, value in suited.items() if name not in _PAIR}
+    values = {**preset.values, **suited, **given}
+    if "stride" not in values:
+        values["stride"] = max(1, values.get("patch_size", Options.patch_size) // 2)
+    return Options(**values)
+
+
+def _values_for_large(given: Given, known: float, preset: Preset) -> dict[str, Any]:
+    """What suits a large picture. The cases are patches with a prior, patches alone, and the reshape.
+
+    Few known entries support few components. docs/explanation/large.md has the measurements.
+    """
+    if given.get("tensorize") == "reshape":
+        case, cases = "reshape", ["reshape"]
+    else:
+        case = "alone" if given.get("prior") == "none" else "patch"
+        cases = [case, "few known"] if known < FEW_KNOWN else [case]
+    options = table(Options).items()
+    suited = {name: one.large[each] for name, one in options for each in cases if each in one.large}
+    return {**suited, **preset.values, **preset.large.get(case, {})}
+
+
+def _check_method(given: Given) -> None:
+    """Refuse an option that the chosen method does not have."""
+    method = given.get("method", Options.method)
+    for name in given:
+        owners = [other for other, names in METHODS.items() if name in names]
+        if owners and method not in owners:
+            raise UsageError(
+                f"{flag(name)} is an option of {' and '.join(owners)}, not of {method}",
+                hint=f"leave it out, or --method {owners[0]}",
+            )
+
+
+def to_mapping(options: Options) -> dict[str, Any]:
+    """Options by name as plain values, as a record has them; those of other methods are left out."""
+    mine = METHODS[options.method]
+    others = {name for names in METHODS.values() for name in names} - {*mine}
+    values = dataclasses.asdict(options).items()
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values if name not in others}

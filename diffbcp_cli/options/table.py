@@ -1,0 +1,246 @@
+"""Every option of a run, each in one place: type, default, limits, help, and its value for large pictures.
+
+The command line, TOML files, records, `--print-config` and the reference page are all made from this table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import UsageError
+from .spec import check_value, option
+from .written import read_duration, read_results, read_size
+
+IO, SAMPLING, PRIOR, MODEL = "Input and output", "Sampling", "Prior", "Low-rank model"
+COMPUTING, MANY = "Computing", "Many photographs"
+GROUPS = (IO, SAMPLING, PRIOR, MODEL, COMPUTING, MANY)
+
+METHODS: dict[str, tuple[str, ...]] = {
+    "diffbcp": (
+        *("rank", "block", "adapt_rank", "adapt_floor", "sweeps", "atom_patches"),
+        *("tensorize", "patch_size", "stride", "patch_weights"),
+        *("coupling", "rho_min", "rho_max", "solver", "calls"),
+    ),
+}
+"""The options of each method alone; an option that no method lists belongs to all of them."""
+
+EXTRAS = ("mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Values laid under what the user gives. large: other values for large pictures, by case (see `resolve`)."""
+
+    help: str
+    values: Mapping[str, Any]
+    large: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+
+PRESETS = {
+    "fast": Preset(
+        "trade a little quality for speed",
+        {"rank": 100, "adapt_floor": 3.0, "iterations": 60, "burn_in": 24, "calls": 1},
+        {
+            "patch": {"iterations": 6, "burn_in": 2},
+            "alone": {"iterations": 12, "burn_in": 5},
+            "reshape": {"iterations": 15, "burn_in": 6},
+        },
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Every option of a run, resolved to a value; the names are those of the command line."""
+
+    method: str = option("diffbcp", MODEL, "Restoration method.", choices=METHODS)
+    preset: str | None = option(None, SAMPLING, "Set of values laid under what you type.", choices=PRESETS)
+    prior: str = option(
+        "natural",
+        PRIOR,
+        "natural, a folder, a Hub id, or none for plain Bayesian CP.",
+        metavar="NAME",
+        essential=True,
+    )
+    iterations: int = option(
+        100, SAMPLING, "Gibbs iterations.", least=1, large={"patch": 12, "alone": 24, "reshape": 30}
+    )
+    burn_in: int = option(
+        40,
+        SAMPLING,
+        "Iterations left out of the result.",
+        least=0,
+        large={"patch": 5, "alone": 10, "reshape": 12},
+    )
+    thin: int = option(3, SAMPLING, "Keep every n-th iteration after burn-in as a sample.", least=1)
+    rank: int = option(
+        200, MODEL, "CP components to start with.", least=1, large={"few known": 100, "reshape": 500}
+    )
+    block: int = option(
+        25,
+        MODEL,
+        "Components drawn jointly: fewer are faster, more mix better.",
+        least=1,
+        large={"reshape": 500},
+    )
+    adapt_rank: bool = option(True, MODEL, "Drop components that the data do not need.")
+    adapt_floor: float = option(
+        1.0, MODEL, "Drop spike components below this share of the noise energy.", least=0
+    )
+    tensorize: Literal["auto", "patch", "reshape"] = option(
+        "auto", MODEL, "How the image becomes a tensor; auto means patch."
+    )
+    patch_size: int = option(16, MODEL, "Side of a patch, in pixels.", least=2)
+    stride: int = option(
+        8, MODEL, "Distance between neighbouring patches.", shown="half the patch size", least=1
+    )
+    patch_weights: Literal["once", "replicated"] = option(
+        "replicated", MODEL, "Count a pixel once, or once in each patch that holds it."
+    )
+    coupling: float = option(
+        15.0,
+        PRIOR,
+        "Strength c of the prior, rho = sqrt(c / tau); smaller is stronger.",
+        above=0,
+        large={"patch": 6.0, "reshape": 50.0},
+    )
+    rho_min: float = option(0.1, PRIOR, "Smallest rho, on the [-1, 1] scale.", above=0, large={"patch": 0.05})
+    rho_max: float = option(10.0, PRIOR, "Largest rho.", above=0)
+    solver: Literal["second-order", "ancestral", "paper"] = option(
+        "second-order", PRIOR, "Solver of the reverse diffusion."
+    )
+    calls: int = option(2, PRIOR, "Network calls per iteration.", least=1, large={"patch": 1, "reshape": 1})
+    finish: int = option(
+        16,
+        PRIOR,
+        "Network calls of the final refinement; 0 skips it.",
+        least=0,
+        large={"patch": 10},
+    )
+    sigma: float | None = option(
+        None,
+        SAMPLING,
+        "Noise level on the [0, 1] scale, if you know it.",
+        above=0,
+        most=1,
+        shown="inferred",
+        commands=("denoise",),
+        essential=True,
+    )
+    seed: int = option(0, SAMPLING, "The same seed gives the same bytes.", essential=True)
+    chains: int = option(
+        1, SAMPLING, "Independent chains, pooled; their agreement shows convergence.", least=1
+    )
+    until_converged: bool = option(False, SAMPLING, "Go on until the chains agree, up to --max-iterations.")
+    max_iterations: int = option(1000, SAMPLING, "Where --until-converged gives up.", least=1)
+    calibrate: bool = option(
+        False,
+        SAMPLING,
+        "Hold out some known pixels and scale the uncertainty by them.",
+        commands=("inpaint",),
+    )
+    time_budget: float | None = option(
+        None,
+        SAMPLING,
+        "Choose the iterations to fit a time: 90s, 2m, 1h30m.",
+        read=read_duration,
+        metavar="TIME",
+        above=0,
+        essential=True,
+    )
+    checkpoint_every: float = option(
+        60.0,
+        COMPUTING,
+        "Time between checkpoints for --resume; 0 for none.",
+        read=read_duration,
+        metavar="TIME",
+        shown="60s",
+        least=0,
+    )
+    device: str = option(
+        "auto",
+        COMPUTING,
+        "auto, cpu, cuda, cuda:1 or mps; auto never takes mps.",
+        metavar="NAME",
+        essential=True,
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
+        "auto", COMPUTING, "Number type of the network."
+    )
+    prior_scale: Literal["tile", "fit"] = option(
+        "tile",
+        PRIOR,
+        "For sizes other than the network's own: tiles, or a resized copy.",
+        large={"reshape": "fit"},
+    )
+    compile: bool = option(False, COMPUTING, "Run the network through torch.compile.")
+    threads: int = option(
+        0, COMPUTING, "Threads per photograph; 0: all cores for one, one thread for each of several.", least=0
+    )
+    memory_budget: int = option(
+        4 * 2**30,
+        COMPUTING,
+        "Memory to work in, per photograph: 2GB, 512MiB.",
+        read=read_size,
+        metavar="SIZE",
+        shown="4GiB",
+        least=64 * 2**20,
+    )
+    size_defaults: bool = option(
+        True, SAMPLING, "Beyond 512 x 512 pixels, options that are not set take values that suit the size."
+    )
+    sweeps: int = option(
+        1, MODEL, "Sweeps over the low-rank model per iteration.", least=1, large={"patch": 2, "reshape": 2}
+    )
+    atom_patches: int = option(
+        4000,
+        MODEL,
+        "Patches to learn atoms from before the first sweep of a large picture; 0: none.",
+        least=0,
+    )
+    window: int = option(
+        0,
+        COMPUTING,
+        "Restore larger pictures in windows of this side; 0: as the memory allows.",
+        least=64,
+        or_zero=True,
+    )
+    observed: Literal["posterior", "keep"] = option(
+        "posterior",
+        IO,
+        "Known pixels: denoise them, or keep them byte for byte.",
+        commands=("inpaint",),
+        essential=True,
+    )
+    save: tuple[str, ...] = option(
+        ("mean", "std"),
+        IO,
+        "More results: samples,interval,prior,panel,trace,convergence.",
+        read=read_results,
+        choices=EXTRAS,
+        metavar="LIST",
+        shown="",
+        essential=True,
+    )
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = check_value(Options, field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)  # a list becomes a tuple
+        _check_together(self)
+
+
+def _check_together(options: Options) -> None:
+    """Refuse values that do not go together."""
+    if options.burn_in >= options.iterations:
+        raise UsageError(
+            f"--burn-in {options.burn_in} leaves no draw of --iterations {options.iterations}",
+            hint=f"--burn-in {options.iterations * 2 // 5}, or more iterations",
+        )
+    if options.stride > options.patch_size:
+        raise UsageError(f"--stride {options.stride} is larger than --patch-size {options.patch_size}")
+    if options.rho_min > options.rho_max:
+        raise UsageError(f"--rho-min {options.rho_min} is larger than --rho-max {options.rho_max}")
