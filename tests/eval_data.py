@@ -10,8 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
+import torch
 from PIL import Image
 
+from diffbcp_cli.scoring.document import Results, document
+from diffbcp_cli.scoring.pairs import Matches, match
+from diffbcp_cli.scoring.score import Record, Score, Settings, score_all
+
+SETTINGS = Settings(resamples=200)
 SHAPE = (40, 32, 3)
 
 
@@ -83,3 +89,33 @@ def make_set(
             np.savez_compressed(
                 base.with_name(base.name + ".samples.npz"), samples=samples.astype(np.float32)
             )
+
+
+def pair(seed: int, shape: tuple[int, int, int] = (64, 48, 3)) -> tuple[np.ndarray, np.ndarray]:
+    """A smooth random picture and a damaged copy of it, (H, W, C) in [0, 1]."""
+    rng = np.random.default_rng(seed)
+    h, w, c = shape
+    rows, cols = np.mgrid[0:h, 0:w] / max(h, w)
+    waves = rng.uniform(2, 20, (c, 2))
+    a = np.stack([0.5 + 0.4 * np.sin(f * rows) * np.cos(g * cols) for f, g in waves], axis=2)
+    b = a + rng.normal(0.0, rng.uniform(0.01, 0.3), shape)
+    return a, np.clip(b, 0.0, 1.0)
+
+
+def batch(x: np.ndarray) -> torch.Tensor:
+    """(H, W, C) -> (1, C, H, W)."""
+    return torch.from_numpy(x).permute(2, 0, 1)[None]
+
+
+def scores_of(matches: Matches, settings: Settings = SETTINGS) -> list[Score]:
+    """The scores of all pairs that can be scored."""
+    return [one for one in score_all(matches.pairs, settings) if isinstance(one, Score)]
+
+
+def document_of(root: Path, *methods: str) -> tuple[Record, dict[str, Results]]:
+    """The document of some methods below root, and their results."""
+    sets = {}
+    for method in methods:
+        matches = match(root / method, root / "truth", mask=root / "masks")
+        sets[method] = Results(matches, scores_of(matches), [])
+    return document(sets, SETTINGS, {"lpips": "not asked for"}), sets

@@ -17,9 +17,10 @@ from . import render
 
 if TYPE_CHECKING:
     from ..priors import Download
+    from ..scoring.document import Results
     from ..scoring.lpips import Feed, LpipsNetwork
     from ..scoring.report import Column
-    from ..scoring.score import Results, Settings
+    from ..scoring.score import Settings
 
 MAX_ROWS = 60
 
@@ -85,16 +86,17 @@ def evaluate(
     quiet: QuietOpt = False,
 ) -> None:
     """Measure results against the truth: fidelity, and whether the uncertainty can be believed."""
-    from ..scoring import score as evaluation  # heavy: torch
+    from ..scoring.document import document as make_document  # heavy: torch
+    from ..scoring.score import Settings
 
     folders, truth = _results_and_truth(paths, truth)
     network, not_computed = _lpips_network(lpips, lpips_trunk, quiet=quiet)
     feed: Feed = "paper" if lpips is LpipsChoice.PAPER else "standard"
-    settings = evaluation.Settings(
+    settings = Settings(
         lpips=feed if network is not None else None, mask_polarity=mask_polarity.value, seed=seed
     )
     sets = _score(folders, truth, mask, settings, network, quiet=quiet)
-    document = evaluation.document(sets, settings, not_computed)
+    document = make_document(sets, settings, not_computed)
     _write(
         document, sets, settings, csv=csv, markdown=markdown, html=html, html_images=html_images, quiet=quiet
     )
@@ -155,23 +157,24 @@ def _score(
     quiet: bool,
 ) -> dict[str, Results]:
     """Score all sets and report the pairs that failed; a set in which nothing could be scored is an error."""
-    from ..scoring import score as evaluation
+    from ..scoring.document import Results
     from ..scoring.pairs import match
+    from ..scoring.score import Failure, Score, score_all
 
     matched = {name: match(folder, truth, mask=mask) for name, folder in _named(folders).items()}
     sets = {}
     with _progress(sum(len(found.pairs) for found in matched.values()), quiet=quiet) as progress:
         bar = progress.task_ids[0]
         for name, found in matched.items():
-            scores: list[evaluation.Score] = []
-            failures = [evaluation.Failure(bad, error) for bad, error in found.problems.items()]
-            for outcome in evaluation.score_all(found.pairs, settings, network):
+            scores: list[Score] = []
+            failures = [Failure(bad, error) for bad, error in found.problems.items()]
+            for outcome in score_all(found.pairs, settings, network):
                 progress.advance(bar)
-                if isinstance(outcome, evaluation.Failure):
+                if isinstance(outcome, Failure):
                     failures.append(outcome)
                 else:
                     scores.append(outcome)
-            sets[name] = evaluation.Results(found, scores, failures)
+            sets[name] = Results(found, scores, failures)
     for scored in sets.values():
         _remark(scored, quiet=quiet)
     return sets
@@ -234,15 +237,14 @@ def _write(
     quiet: bool,
 ) -> None:
     from ..photos import files
-    from ..scoring import score as evaluation
-    from ..scoring.report import csv_text, markdown_text, page, side_for
+    from ..scoring.report import csv_text, markdown_text, page, side_for, views
 
     if csv is not None:
         files.write_bytes(csv, csv_text(document).encode())
     if markdown is not None:
         files.write_bytes(markdown, markdown_text(document).encode())
     if html is not None:
-        pictures = evaluation.views(sets, settings, limit=html_images)
+        pictures = views(sets, settings, limit=html_images)
         side = side_for(html_images * (1 + len(sets)))
         files.write_bytes(html, page(document, pictures, side=side).encode())
     for path in (csv, markdown, html):

@@ -1,7 +1,9 @@
-"""The document of `diffbcp eval` for people: CSV, Markdown, and one page to look at."""
+"""The document of `diffbcp eval` for people: CSV, Markdown, and an HTML page."""
 
-from .page import View, page, side_for
+from .page import page
+from .pictures import side_for
 from .tables import COLUMNS, Column, csv_text, interval_text, markdown_text, methods, used_columns, value_at
+from .views import View, views
 
 __all__ = [
     "COLUMNS",
@@ -15,4 +17,5 @@ __all__ = [
     "side_for",
     "used_columns",
     "value_at",
+    "views",
 ]

@@ -109,7 +109,7 @@ def test_the_page_refers_to_nothing_outside_itself(html):
 
 def test_names_and_reasons_are_escaped(html):
     assert NAMES[2] not in html
-    assert "&lt;b&gt;&amp;&#x27;&quot;&lt;/script&gt;" in html
+    assert "&lt;b&gt;&amp;&#39;&#34;&lt;/script&gt;" in html
     assert "cannot be &lt;read&gt;" in html
     assert data_of(html)["images"][2]["name"] == NAMES[2]
     assert "{{" not in re.sub(r'id="data">.*', "", html, flags=re.S)
