@@ -1,9 +1,9 @@
 """One Gibbs sweep over the CP model.
 
-The R components are dealt at random into blocks. A block's factors and weights are drawn given the rest of
-the reconstruction, which enters as a residual: E = w (tau o (y - X_rest) + coupling (z - X_rest)). Any way of
-dealing leaves the joint density invariant; one block of all R is the paper's update, smaller blocks cost
-R / S times less for the Grams and more still for the Cholesky factors. Each block takes two masked Grams.
+The R components are split at random into blocks of about S. A block's factors and weights are drawn given all
+other components, which enter through the residual E = w (tau o (y - X_rest) + rho^-2 (z - X_rest)). Every split
+leaves the joint density invariant. One block of all R is the paper's update. Smaller blocks make the Grams R / S
+times cheaper, and the Cholesky factors (R / S)^2 times. Each block takes two masked Grams.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEMORY_BUDGET = 256 * 2**20  # bytes that one batch of Gram matrices may take
 
 @dataclass(frozen=True)
 class Info:
-    """What a sweep says about itself."""
+    """By-products of a sweep."""
 
     square: float  # sum of w (y - x)^2 over observed entries
     entries: Tensor  # (U, V) X after the sweep
@@ -45,17 +45,17 @@ def sweep(
 ) -> tuple[State, Info]:
     """Draw every part of the CP model once. Inputs are left alone.
 
-    shuffle: deal the components at random; without it the blocks follow their order, strongest first at the
-    start of a chain, so that no block of fine detail explains what a coarse one should.
+    shuffle: split the components at random. Otherwise the blocks follow their order. A chain starts with the
+    coarsest component first, so that no block of fine detail explains what a coarse one should.
     """
-    blocks = deal(state.rank, block, shuffle=shuffle, rng=rng)
+    blocks = split_in_blocks(state.rank, block, shuffle=shuffle, rng=rng)
     state, entries = draw_components(state, observation, coupling, blocks=blocks, budget=budget, rng=rng)
     square = squared_error(entries, observation)
     return draw_noise_and_rank(state, square, observation.count, hyper, rng=rng), Info(square, entries)
 
 
-def deal(rank: int, block: int, *, shuffle: bool, rng: Generator) -> Sequence[Tensor]:
-    """Deal the components into blocks of about `block`, at random or in their order."""
+def split_in_blocks(rank: int, block: int, *, shuffle: bool, rng: Generator) -> Sequence[Tensor]:
+    """Split the components into blocks of about `block`, at random or in their order."""
     order = random.permutation(rank, rng=rng) if shuffle else torch.arange(rank, device=rng.device)
     return order.tensor_split(max(1, round(rank / block)))
 
@@ -88,25 +88,22 @@ def draw_components(
     """Draw factors and weights block by block; return the new state and X (U, V)."""
     tau = state.noise_precision
     precision = tau * observation.observed * observation.weight  # m
-    weighted_pull = precision * observation.values
+    target = precision * observation.values
     if coupling is not None:
         precision = precision + coupling.precision * observation.weight
-        weighted_pull = weighted_pull + coupling.precision * observation.weight * coupling.entries
+        target = target + coupling.precision * observation.weight * coupling.entries
     extra = coupling.precision if coupling is not None else 0.0
     grams = (
         Grams(observation.left_plan, tau, extra, budget),
         Grams(observation.right_plan, tau, extra, budget),
     )
-    left, right, weights = (
-        [f.clone() for f in state.left],
-        [f.clone() for f in state.right],
-        state.weights.clone(),
-    )
+    left, right = [f.clone() for f in state.left], [f.clone() for f in state.right]
+    weights = state.weights.clone()
     entries = reconstruct(state)
     for members in blocks:
         part = Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
         rest = entries - reconstruct(part)
-        error = weighted_pull - precision * rest  # E, (U, V)
+        error = target - precision * rest  # E, (U, V)
         part = _draw_block(part, error, precision, grams, state.cusp.shrinkage[members.cpu()], rng)
         for factor, new in zip([*left, *right], [*part.left, *part.right], strict=True):
             factor[:, members] = new
@@ -123,7 +120,7 @@ def _draw_block(
     shrinkage: Tensor,
     rng: Generator,
 ) -> Block:
-    """Draw the right factors, then the left ones, then the weights of one block; error is E, precision m (U, V)."""
+    """Draw the right factors, then the left ones, then the weights of one block; error E and precision m (U, V)."""
     k, size = khatri_rao(part.left), len(part.weights)
     if len(part.right) > 1 and cp_cg.is_cheaper(size, len(part.right)):
         right = cp_cg.draw_modes(part.right, part.weights, error.T, k, precision.T, "right", rng)

@@ -1,7 +1,7 @@
 """Masked Gram matrices: H_g = sum_k m_gk q_k q_k^T for every row g of a weight matrix at once.
 
-The weights have the form m = tau w o + coupling w: entry weights w and observed entries o are fixed, the
-two scalars change at every step. What is fixed is prepared once, in a `GramPlan`:
+The weights are m = tau w o + coupling w. Entry weights w and observed entries o are fixed; the two scalars change at
+every step. A `GramPlan` prepares what is fixed, once:
 
 - many rows have the same weights (nothing is missing): one Gram for each distinct row (`shared`);
 - few entries observed: gather them into padded batches and multiply (`gather`);

@@ -1,8 +1,8 @@
-"""The sweep for photographs whose (U, V) matrix of entries would not fit: patches are visited a chunk at a time.
+"""The CP sweep for photographs whose (U, V) matrix of entries does not fit in memory: one chunk of patches at a time.
 
 A chunk is a band of whole rows of the grid of patches. Given the left factors and the weights, patches are
-independent, so the right factor is drawn chunk by chunk; the left factors and the weights need only sums over
-chunks of their Grams and of E q. What is drawn, and from which numbers, is the same as in `sweep`.
+independent, so the right factor is drawn chunk by chunk. The left factors and the weights need only sums over chunks:
+of the Grams, and of E q. The draws, and the random numbers behind them, are those of `cp_sweep.sweep`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Generator, Tensor
 from .. import random
 from .algebra import khatri_rao
 from .cp import Hyper, State
-from .cp_sweep import MEMORY_BUDGET, Block, deal, draw_left, draw_noise_and_rank, draw_only
+from .cp_sweep import MEMORY_BUDGET, Block, draw_left, draw_noise_and_rank, draw_only, split_in_blocks
 from .grams import Grams
 from .likelihood import Observation, observe, squared_error
 from .tensorize import Patches, SomePatches
 
-_MATRICES = 12  # of U x v floats that one chunk takes while it is worked on
+_MATRICES = 12  # of U x v floats that a chunk needs while it is worked on
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ImageCoupling:
 def observe_in_chunks(
     image: Tensor, mask: Tensor, shape: Patches, *, once: bool = True, budget: int = MEMORY_BUDGET
 ) -> Stream:
-    """Tensorize an image (C, H, W) with its mask in chunks that take about `budget` bytes to work on."""
+    """Tensorize an image (C, H, W) with its mask, in chunks that need about `budget` bytes each."""
     (down, across), pixel_weight = shape.grid, _pixel_weight(shape, once=once, device=image.device)
     step = max(1, budget // (_MATRICES * 4 * math.prod(shape.left) * across))
     chunks = []
@@ -90,7 +90,7 @@ def observe_in_chunks(
 def observe_some(
     image: Tensor, mask: Tensor, shape: Patches, count: int, *, once: bool = True, rng: Generator
 ) -> Observation:
-    """Tensorize a random `count` of the patches of an image, each with the weights it has among all of them."""
+    """Tensorize `count` random patches of an image, with the weights they have among all patches."""
     index = random.permutation(math.prod(shape.right), rng=rng)[:count]
     pixel_weight = _pixel_weight(shape, once=once, device=image.device)
     return observe(image, mask, SomePatches(shape, index), pixel_weight=pixel_weight)
@@ -113,8 +113,8 @@ def sweep_in_chunks(
     shuffle: bool = True,
     rng: Generator,
 ) -> tuple[State, Tensor]:
-    """Draw every part of the tensor model once, as `sweep` does; return the state and X folded, (C, H, W)."""
-    blocks = deal(state.rank, block, shuffle=shuffle, rng=rng)
+    """Draw every part of the CP model once, as `cp_sweep.sweep` does; return the state and X folded, (C, H, W)."""
+    blocks = split_in_blocks(state.rank, block, shuffle=shuffle, rng=rng)
     state = draw_components(state, stream, coupling, blocks=blocks, budget=budget, rng=rng)
     image, square = fold(state, stream)
     return draw_noise_and_rank(state, square, stream.count, hyper, rng=rng), image
@@ -168,7 +168,7 @@ def _draw_right(
     budget: int,
     rng: Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw a block's right factor q (V, S); also sum over chunks the left Grams, packed (U, T), and E q (U, S).
+    """Draw a block's right factor q (V, S); also return the packed left Grams (U, T) and E q (U, S).
 
     rest: left rows (U, R - S), weights included, and right factor (V, R - S) of the components outside the block.
     """
@@ -193,7 +193,7 @@ def _draw_right(
 
 
 def _error(o: Observation, rest: Tensor, tau: float, pull: float, target: Tensor | None) -> Tensor:
-    """E = w (tau o (y - X_rest) + coupling (z - X_rest)), (U, v)."""
+    """E = w (tau o (y - X_rest) + rho^-2 (z - X_rest)), (U, v)."""
     error = (o.values - rest).mul_(o.observed).mul_(tau)
     if target is not None:
         error.add_((o.shape.unfold(target) - rest).mul_(pull))

@@ -1,8 +1,8 @@
 """Tensorizations: linear maps from an image (C, H, W) to a matrix (U, V) of tensor entries.
 
 The tensor's modes are split in two groups, left and right; U and V are the products of their sizes.
-Every entry carries a weight w = 1 / (how many entries hold the same pixel), zero on padding, so that
-the weighted fold average is the exact inverse of the unfolding and every pixel counts once.
+An entry has the weight w = 1 / (how many entries hold the same pixel), and zero on padding. Every pixel then counts
+once, and the weighted fold average is the exact inverse of the unfolding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 
 class Tensorization(Protocol):
-    """What the sampler needs to know of a tensorization."""
+    """A layout of an image as a tensor, and the way back."""
 
     @property
     def left(self) -> tuple[int, ...]:
