@@ -11,8 +11,20 @@ from typing import Any, get_args
 import typer.main
 
 from diffbcp_cli.cli.app import app
+from diffbcp_cli.cli.help import EXAMPLES, PHOTOS
+from diffbcp_cli.cli.options import Common, default_text
+from diffbcp_cli.options import GROUPS, METHODS, PRESETS, Option, Options, allowed, flag, kinds, table
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
+TOP = """# Command line
+
+Made from the program by `make docs`; a test keeps it up to date.
+
+Exit codes: 0 all done, 1 some inputs failed, 2 usage, 3 an input cannot be used, 4 model or download,
+5 out of memory, 130 interrupted. Results go to stdout (paths, or JSON with `--json`), notes to stderr."""
+LARGE = """Beyond 512 x 512 pixels, options that are not set take the values in the column *large*, unless
+`--no-size-defaults` is given. *alone* means without a prior, *few known* that less than a fifth of the entries is
+known. A value that you set always stays."""
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -45,20 +57,61 @@ def _choices(parameter: Any) -> str:
     return f"{', '.join(f'`{value}`' for value in named)}. " if named else ""
 
 
+def section(name: str, command: Any) -> list[str]:
+    """A command and its table."""
+    summary = " ".join((command.help or "").split("\n\n")[0].split())
+    parts = ["", f"## {name}", "", summary]
+    restores = name.removeprefix("diffbcp ")
+    if restores in EXAMPLES:
+        return [*parts, "", f"    {EXAMPLES[restores]}", "", PHOTOS]
+    rows = [row(p) for p in command.params if not p.hidden and p.name != "help"]
+    return [*parts, "", "| option | default | |", "| --- | --- | --- |", *rows]
+
+
+def option_row(of: type, name: str, one: Option) -> str:
+    """One line of the table of the restoring commands."""
+    names = [f"`{text}`" for text in one.names or (flag(name),)]
+    if kinds(of)[name] is bool and of is Options:
+        names.append(f"`--no-{name.replace('_', '-')}`")
+    words = "" if kinds(of)[name] is tuple else ", ".join(f"`{word}`" for word in allowed(of, name))
+    only = "" if len(one.commands) > 1 else f" Only for {one.commands[0]}."
+    default = default_text(one)
+    large = ", ".join(f"{case} {value}" for case, value in one.large.items())
+    text = f"{words + '. ' if words else ''}{one.help}{only}"
+    return f"| {', '.join(names)} | {f'`{default}`' if default else ''} | {large} | {text} |"
+
+
+def restoring() -> list[str]:
+    """The options of the commands that restore, in groups, and how presets and methods bear on them."""
+    parts = ["", "## Options of inpaint and denoise", "", LARGE]
+    listed = [(of, name, one) for of in (Common, Options) for name, one in table(of).items()]
+    for group in GROUPS:
+        rows = [option_row(*entry) for entry in listed if entry[2].group == group]
+        parts += [
+            "",
+            f"### {group}",
+            "",
+            "| option | default | large | |",
+            "| --- | --- | --- | --- |",
+            *rows,
+        ]
+    parts += ["", "### Presets", ""]
+    for name, preset in PRESETS.items():
+        values = ", ".join(f"`{flag(key)} {value}`" for key, value in preset.values.items())
+        parts.append(f"- `{name}`: {preset.help}. {values}; for large pictures fewer iterations still.")
+    parts += ["", "### Methods", "", "An option of one method is refused with another.", ""]
+    parts += [f"- `{name}`: {', '.join(f'`{flag(key)}`' for key in keys)}." for name, keys in METHODS.items()]
+    return parts
+
+
 def page() -> str:
     """The whole page."""
-    parts = [
-        "# Command line",
-        "",
-        "Made from the program by `make docs`; a test keeps it up to date.",
-        "",
-        "Exit codes: 0 all done, 1 some inputs failed, 2 usage, 3 an input cannot be used, 4 model or download,",
-        "5 out of memory, 130 interrupted. Results go to stdout (paths, or JSON with `--json`), talk to stderr.",
-    ]
-    for name, command in commands(typer.main.get_command(app), "diffbcp"):
-        summary = " ".join((command.help or "").split("\n\n")[0].split())
-        parts += ["", f"## {name}", "", summary, "", "| option | default | |", "| --- | --- | --- |"]
-        parts += [row(p) for p in command.params if not p.hidden and p.name != "help"]
+    parts = [TOP]
+    found = list(commands(typer.main.get_command(app), "diffbcp"))
+    last = max(i for i, (name, _) in enumerate(found) if name.removeprefix("diffbcp ") in EXAMPLES)
+    for i, (name, command) in enumerate(found):
+        parts += section(name, command)
+        parts += restoring() if i == last else []
     return "\n".join(parts) + "\n"
 
 

@@ -19,6 +19,8 @@ EXAMPLES = {
     "inpaint": "diffbcp inpaint photo.png --mask mask.png -o out/",
     "denoise": "diffbcp denoise noisy.png -o out/",
 }
+PHOTOS = "PHOTO is a file, a folder, a quoted pattern, or - for a list on stdin."
+_LONGEST = 16  # characters of choices that stand beside the flag
 _METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
@@ -33,9 +35,9 @@ class ShortHelp(TyperCommand):
 def show_help(command: str, text: str, *, everything: bool) -> None:
     """Print usage, one example and the options: in one list, or in groups with `everything`."""
     mask = " --mask MASK" if command == "inpaint" else ""
-    for line in (f"Usage: diffbcp {command} PHOTO...{mask} [OPTIONS]", text, f"Example: {EXAMPLES[command]}"):
-        render.out.print(Text(f"\n {line}"), soft_wrap=False)
-    render.out.print()
+    usage = f"Usage: diffbcp {command} PHOTO...{mask} [OPTIONS]"
+    for line in ("", usage, "", text, PHOTOS, "", f"Example: {EXAMPLES[command]}", ""):
+        render.out.print(Text(f" {line}".rstrip()), soft_wrap=False)
     listed = [
         (of, name, one)
         for of in (Common, Options)
@@ -47,7 +49,7 @@ def show_help(command: str, text: str, *, everything: bool) -> None:
             _show_panel(group, [_row(of, name, one) for of, name, one in listed if one.group == group])
         return
     short = sorted((entry for entry in listed if entry[2].essential), key=lambda e: GROUPS.index(e[2].group))
-    more = [("    --help-all", "Show every option.")]
+    more = [("    --help-all", "Show every option, in groups.")]
     _show_panel("Options", [*(_row(of, name, one) for of, name, one in short), *more])
 
 
@@ -56,15 +58,17 @@ def _row(of: type, name: str, one: Option) -> tuple[str, str]:
     kind, words = kinds(of)[name], allowed(of, name)
     letters = [text for text in one.names if not text.startswith("--")]
     long = next((text for text in one.names if text.startswith("--")), flag(name))
-    if kind is bool:
-        shown = f"--no-{long[2:]}" if one.default is True else long
-    else:
-        listed = "|".join(words) if words and kind is not tuple else ""
-        shown = f"{long} {one.metavar or listed or _METAVARS[kind]}"
+    about, value = one.help, one.metavar or _METAVARS.get(kind, "")
+    if words and not one.metavar:
+        beside = len("|".join(words)) <= _LONGEST
+        value, about = ("|".join(words), about) if beside else ("NAME", f"{about} {', '.join(words)}.")
+    if kind is bool and one.default is True:
+        long = f"--[no-]{long[2:]}"
+    shown = f"{long} {value}".rstrip()
     default = "" if kind is bool else default_text(one)
     return (
         f"{letters[0]}, {shown}" if letters else f"    {shown}",
-        f"{one.help} [{default}]" if default else one.help,
+        f"{about} [{default}]" if default else about,
     )
 
 

@@ -41,8 +41,9 @@ class Common:
     mask: str | None = option(
         None,
         IO,
-        "Mask file (white: fill), folder of masks, or 'alpha'.",
+        "Mask (white: fill), a folder of masks, or alpha.",
         names=("--mask", "-m"),
+        metavar="MASK",
         commands=INPAINT,
         essential=True,
     )
@@ -52,23 +53,21 @@ class Common:
     out: Path = option(
         Path(),
         IO,
-        "Folder for the results, or a file for one picture.",
+        "Folder for results, or a file for one picture.",
         names=("--output", "-o"),
-        shown="here",
+        shown="",
         essential=True,
     )
-    config: Path | None = option(
-        None, IO, "Options from a TOML file or from a result's JSON.", essential=True
-    )
+    config: Path | None = option(None, IO, "Options from a TOML file or a result's JSON.", essential=True)
     overwrite: bool = option(False, IO, "Restore again even if the result is there.", essential=True)
     resume: bool = option(False, IO, "Go on from the checkpoint of an interrupted run.", essential=True)
-    dry_run: bool = option(False, IO, "Say what would be done, with estimates; do nothing.", essential=True)
+    dry_run: bool = option(False, IO, "Show what would be done, with estimates; do nothing.", essential=True)
     print_config: bool = option(False, IO, "Print every option as TOML for --config; do nothing.")
     as_json: bool = option(False, IO, "Print the record as JSON.", names=("--json",), essential=True)
     quiet: bool = option(
         False, IO, "No progress, no notes: paths and errors only.", names=("--quiet", "-q"), essential=True
     )
-    fast: bool = option(False, SAMPLING, "Trade a little quality for speed: --preset fast.", essential=True)
+    fast: bool = option(False, SAMPLING, "Trade a little quality for speed (--preset fast).", essential=True)
     jobs: int = option(
         0,
         MANY,

@@ -14,7 +14,7 @@ from ..errors import UsageError
 from .spec import check_value, option
 from .written import read_duration, read_results, read_size
 
-IO, SAMPLING, PRIOR, MODEL = "Input and output", "Sampling", "Prior", "Low-rank model"
+IO, SAMPLING, PRIOR, MODEL = "Input and output", "Method and sampling", "Prior", "Low-rank model"
 COMPUTING, MANY = "Computing", "Many photographs"
 GROUPS = (IO, SAMPLING, PRIOR, MODEL, COMPUTING, MANY)
 
@@ -56,12 +56,12 @@ PRESETS = {
 class Options:
     """Every option of a run, resolved to a value; the names are those of the command line."""
 
-    method: str = option("diffbcp", MODEL, "Restoration method.", choices=METHODS)
-    preset: str | None = option(None, SAMPLING, "Set of values laid under what you type.", choices=PRESETS)
+    method: str = option("diffbcp", SAMPLING, "Restoration method.", choices=METHODS)
+    preset: str | None = option(None, SAMPLING, "A set of values; what you type goes first.", choices=PRESETS)
     prior: str = option(
         "natural",
         PRIOR,
-        "natural, a folder, a Hub id, or none for plain Bayesian CP.",
+        "a folder, a Hub id, or none (Bayesian CP).",
         metavar="NAME",
         essential=True,
     )
@@ -91,7 +91,7 @@ class Options:
         1.0, MODEL, "Drop spike components below this share of the noise energy.", least=0
     )
     tensorize: Literal["auto", "patch", "reshape"] = option(
-        "auto", MODEL, "How the image becomes a tensor; auto means patch."
+        "auto", MODEL, "How the image becomes a tensor; auto is patch."
     )
     patch_size: int = option(16, MODEL, "Side of a patch, in pixels.", least=2)
     stride: int = option(
@@ -123,7 +123,7 @@ class Options:
     sigma: float | None = option(
         None,
         SAMPLING,
-        "Noise level on the [0, 1] scale, if you know it.",
+        "Noise level on the [0, 1] scale, if known.",
         above=0,
         most=1,
         shown="inferred",
@@ -145,7 +145,7 @@ class Options:
     time_budget: float | None = option(
         None,
         SAMPLING,
-        "Choose the iterations to fit a time: 90s, 2m, 1h30m.",
+        "Choose iterations that fit: 90s, 2m, 1h30m.",
         read=read_duration,
         metavar="TIME",
         above=0,
@@ -163,7 +163,7 @@ class Options:
     device: str = option(
         "auto",
         COMPUTING,
-        "auto, cpu, cuda, cuda:1 or mps; auto never takes mps.",
+        "cpu, cuda, cuda:1 or mps; auto: CUDA or CPU.",
         metavar="NAME",
         essential=True,
     )
@@ -178,7 +178,10 @@ class Options:
     )
     compile: bool = option(False, COMPUTING, "Run the network through torch.compile.")
     threads: int = option(
-        0, COMPUTING, "Threads per photograph; 0: all cores for one, one thread for each of several.", least=0
+        0,
+        COMPUTING,
+        "Threads per photograph; 0: all cores for a single one, one thread each for several.",
+        least=0,
     )
     memory_budget: int = option(
         4 * 2**30,
@@ -211,14 +214,15 @@ class Options:
     observed: Literal["posterior", "keep"] = option(
         "posterior",
         IO,
-        "Known pixels: denoise them, or keep them byte for byte.",
+        "keep: known pixels come out unchanged.",
+        metavar="MODE",
         commands=("inpaint",),
         essential=True,
     )
     save: tuple[str, ...] = option(
         ("mean", "std"),
         IO,
-        "More results: samples,interval,prior,panel,trace,convergence.",
+        "More results: samples, interval, prior, panel, trace, convergence; with commas.",
         read=read_results,
         choices=EXTRAS,
         metavar="LIST",
