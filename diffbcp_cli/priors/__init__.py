@@ -1,4 +1,4 @@
-"""Priors by name: the registry, the Hub, hashes, and a strict, safe load."""
+"""Priors: denoisers of photographs, found by name, downloaded, checked and loaded."""
 
 from __future__ import annotations
 

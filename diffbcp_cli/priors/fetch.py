@@ -1,4 +1,4 @@
-"""The files of a prior, wherever they are: config.json, the weights, and for diffusers the noise schedule."""
+"""The files of a prior: config.json, the weights, and the noise schedule in the layout of diffusers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Files:
 
     @property
     def parameters(self) -> int | None:
-        """How many numbers model.safetensors holds, from its header alone; None for another format."""
+        """How many weights model.safetensors holds, from its header alone; None for another format."""
         if self.weights.suffix != ".safetensors":
             return None
         try:
@@ -59,7 +59,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a result says about the prior it was made with."""
+    """Which prior a result was made with, for its record."""
 
     name: str
     architecture: str
@@ -70,12 +70,12 @@ class Identity:
     licence: str | None
 
     def as_dict(self) -> dict[str, str | None]:
-        """For the result's JSON."""
+        """For JSON."""
         return asdict(self)
 
 
 class Place(Protocol):
-    """Somewhere that files can be taken from."""
+    """Where files can be taken from."""
 
     def get(self, file: str, *, weights: bool = False) -> Path | None:
         """The file, or None if it is not there."""
@@ -95,7 +95,7 @@ class Folder:
 
 
 class Cache:
-    """What is already here of a repo on the Hub; nothing is downloaded."""
+    """The files of a repo on the Hub that are in the cache already; nothing is downloaded."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
@@ -115,10 +115,10 @@ def fetch(
     refresh: bool = False,
     force: bool = False,
 ) -> Files:
-    """The files of a prior, downloaded if they are not here and `download` allows it.
+    """The files of a prior. Those that are not here are downloaded, unless `download` is False.
 
     announce: called before the weights are downloaded. bars: whether huggingface_hub shows its progress.
-    refresh: ask the Hub for a newer revision. force: download again what is in the cache.
+    refresh: ask the Hub for a newer revision. force: download even what is in the cache.
     """
     if source.folder is not None:
         return _from_folder(source)
@@ -161,7 +161,7 @@ def _layout_hint() -> str:
 
 
 def _collect(source: Source, place: Place, *, revision: Callable[[], str | None]) -> Files | None:
-    """Take what a prior needs from one place; None if something is not there."""
+    """Collect the files of a prior from one place; None if one is missing."""
     if source.file is not None and source.config is not None:
         weights = place.get(source.file, weights=True)
         return Files(source, source.config, weights, None, revision()) if weights else None
@@ -201,7 +201,7 @@ def sha256_of(path: Path) -> str:
 
 
 def identify(files: Files) -> Identity:
-    """Hash the weights and compare with what the registry says, or else with what the Hub said.
+    """Hash the weights, and compare with the hash in the registry or, without one, with that of the Hub.
 
     The Hub names large files by their SHA-256, and the cache keeps that name.
     """

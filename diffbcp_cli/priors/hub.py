@@ -1,7 +1,7 @@
-"""Files from the Hugging Face Hub: out of the cache when they are there, downloaded when not.
+"""Files from the Hugging Face Hub: from the cache if they are there, otherwise downloaded.
 
-`huggingface_hub` does the work, so HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE mean what they always
-mean. Each of its failures becomes a ModelError that says what to type.
+`huggingface_hub` does the work, so HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE have their usual meaning.
+Each of its failures becomes a ModelError that says what to type.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Download:
 
 
 class Hub:
-    """One repo at one revision; the first file that is found fixes the commit for the others.
+    """One repo at one revision. The first file that is found fixes the commit of the others.
 
-    refresh: ask the Hub even when a file is in the cache. force: download again whatever is there.
+    refresh: ask the Hub even if a file is in the cache. force: download even what is in the cache.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Hub:
         return Path(found) if isinstance(found, str) else None
 
     def get(self, file: str, *, weights: bool = False) -> Path | None:
-        """The file in the cache, after a download if need be; None if the repo does not have it.
+        """The file in the cache, downloaded first if necessary; None if the repo does not have it.
 
-        When the Hub is out of reach the answer is None too, and `out_of_reach` says why.
+        If the Hub is out of reach, the result is None too, and `out_of_reach` says why.
         """
         if (not self.refresh or self.out_of_reach) and (path := self.cached(file)):
             return self.pin(path)
@@ -86,7 +86,9 @@ class Hub:
                     library_name="diffbcp",
                     library_version=__version__,
                 )
-        except Exception as error:  # whatever its HTTP library raises; what we cannot explain is raised again
+        except (
+            Exception
+        ) as error:  # its HTTP library may raise anything; `_explain` raises what it does not know
             if _status(error) == 404 and not isinstance(
                 error, (RepositoryNotFoundError, RevisionNotFoundError)
             ):
@@ -99,14 +101,14 @@ class Hub:
         return self.pin(Path(found))
 
     def pin(self, path: Path) -> Path:
-        """Take the commit from the path `snapshots/COMMIT/file` of the cache."""
+        """Take the commit from the path of a file in the cache, snapshots/COMMIT/file."""
         parts = path.parts[::-1]
         if "snapshots" in parts:
             self.revision = parts[parts.index("snapshots") - 1]
         return path
 
     def _ask(self, file: str, *, weights: bool) -> None:
-        """Ask the Hub about the file first: fails at once where the download itself would try for long."""
+        """Ask the Hub about the file first: this fails at once where the download would retry for a long time."""
         from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
         facts = get_hf_file_metadata(hf_hub_url(self.repo, file, revision=self.revision))
@@ -134,11 +136,11 @@ class Hub:
 
     @property
     def named_by_id(self) -> bool:
-        """Whether the user typed owner/name, which might have been meant as a folder."""
+        """Whether the user typed owner/name, and may have meant a folder."""
         return "/" in self.source.name
 
     def _explain(self, error: Exception) -> ModelError:
-        """What a failure of huggingface_hub means, and what to type. Any other failure is raised as it is."""
+        """Explain a failure of huggingface_hub, and what to type. Any other exception is raised as it is."""
         from huggingface_hub import constants, errors
 
         name, repo, again = self.source.name, self.repo, f"diffbcp models pull {self.source.name}"
@@ -193,20 +195,20 @@ class Hub:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status that the Hub answered with, or None if it did not."""
+    """The HTTP status of the Hub's answer, or None if there was none."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status if isinstance(status, int) else None
 
 
 def _unreachable(error: Exception) -> bool:
-    """Whether there was no answer at all; the names are those of httpx and of requests."""
+    """Whether there was no answer at all, by the names of the exceptions of httpx and requests."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"TransportError", "ConnectionError", "Timeout", "LocalEntryNotFoundError"})
 
 
 @contextmanager
 def _progress_bars(shown: bool) -> Iterator[None]:
-    """Let huggingface_hub show its progress bar, or not, and leave its setting as it was."""
+    """Show or hide the progress bar of huggingface_hub, then restore its setting."""
     from huggingface_hub.utils import (  # type: ignore[attr-defined]
         are_progress_bars_disabled,
         disable_progress_bars,

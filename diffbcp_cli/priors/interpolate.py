@@ -1,4 +1,4 @@
-"""A first guess at missing entries: averages of known ones over ever larger squares."""
+"""A first guess at missing entries: averages of the known ones over squares of growing size."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch.nn import functional as F
 
 
 def interpolate(x: Tensor, known: Tensor) -> Tensor:
-    """x (B, C, H, W) where known, elsewhere a smooth guess from the nearest known entries; zero if there are none.
+    """x (B, C, H, W) where known, elsewhere a smooth guess from the nearest known entries; zero if none is known.
 
-    Averages over squares of 2, 4, 8, ... pixels; where a square has no known entry, its value is interpolated from
-    those of the squares twice as large.
+    The known entries are averaged over squares of 2, 4, 8, ... pixels. A square without a known entry gets its value
+    from the squares twice as large, by bilinear interpolation.
     """
     return _fill(torch.where(known, x, 0), known.to(x.dtype))
 
 
 def _fill(value: Tensor, weight: Tensor) -> Tensor:
-    """value (B, C, h, w) counts by weight in [0, 1]; the rest comes from coarser levels."""
+    """Mix value (B, C, h, w), with weight in [0, 1], and a guess from the coarser levels."""
     height, width = value.shape[-2:]
     if max(height, width) == 1:
         return value * weight

@@ -1,4 +1,4 @@
-"""How fast the network runs: its number type, its memory layout, compiled or not. Nothing else changes."""
+"""How a network is run: its number type, its memory layout, and whether it is compiled."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 
 class MixedPrecision(nn.Module):
-    """The network under autocast: float32 goes in and comes out, the layers in between compute in `dtype`.
+    """The network under autocast: input and output are float32, the layers in between compute in `dtype`.
 
-    channels_last: the layout that GPUs with tensor cores want. compile: through torch.compile, once for
-    every shape of input.
+    channels_last: the memory layout that is fastest on GPUs with tensor cores. compile: use torch.compile, which
+    compiles again for every new shape of input.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class MixedPrecision(nn.Module):
         self.run: Callable[..., Tensor] = torch.compile(network) if compile else network
 
     def forward(self, x: Tensor, noise: Tensor, *mask: Tensor) -> Tensor:
-        """x (B, C, H, W), noise (B,), a mask if the network takes one -> (B, C', H, W) in x's own number type."""
+        """x (B, C, H, W), noise (B,), a mask if the network takes one -> (B, C', H, W) of the type of x."""
         lower = self.dtype != torch.float32
         with torch.autocast(x.device.type, dtype=self.dtype if lower else None, enabled=lower):
             out = self.run(x.contiguous(memory_format=self.layout), noise, *mask)

@@ -1,4 +1,4 @@
-"""Which priors there are: names from registry.toml, folders, and ids on the Hugging Face Hub."""
+"""The known priors: names in registry.toml, folders, and ids on the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.A
 class Source:
     """Where a prior comes from: a folder, or a repo on the Hub.
 
-    file: the one file to take from a repo of bare weights, which `config` then describes. What is not known
-    (revision, sha256, size in bytes, parameters, licence) is None. noncommercial: so stated, or nothing is.
+    file: the weights in a repo that holds nothing else; `config` then describes the network. Unknown facts
+    (revision, sha256, size in bytes, parameters, licence) are None. noncommercial: the licence says so, or no
+    licence is stated.
     """
 
     name: str
@@ -39,14 +40,15 @@ class Source:
 
     @property
     def bundled(self) -> bool:
-        """Whether the prior comes with the package."""
+        """Whether the prior is part of the package."""
         return self.folder is not None and self.folder.parent == models_folder()
 
 
 def models_folder() -> Path:
     """The folder of registry.toml and the bundled priors.
 
-    DIFFBCP_MODELS names another one. An installed package has it inside, a checkout beside the package.
+    The environment variable DIFFBCP_MODELS overrides it. An installed package has the folder inside, a checkout
+    has it beside the package.
     """
     if chosen := os.environ.get("DIFFBCP_MODELS"):
         return Path(chosen)
@@ -56,7 +58,7 @@ def models_folder() -> Path:
 
 
 def registry() -> dict[str, Source]:
-    """Every prior that has a name, in the order of registry.toml."""
+    """All named priors, in the order of registry.toml."""
     path = models_folder() / "registry.toml"
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))

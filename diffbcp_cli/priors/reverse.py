@@ -1,7 +1,8 @@
-"""The reverse process: from x, taken as x0 + rho eps, draw x0 given x under the prior.
+"""The reverse process: draw x0 given x = x0 + rho eps, under the prior.
 
 With lambda = -ln sigma, the reverse SDE is  dx = 2 (D(x, sigma) - x) dlambda + sqrt(2) sigma dW.
-Each solver replaces the path of D between two levels by something simple and integrates the rest exactly.
+`ancestral` takes D as constant between two levels, `second_order` as linear in lambda; both integrate the rest
+exactly. `euler_vp` is the paper's solver.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ SOLVERS: tuple[Solver, ...] = get_args(Solver)
 
 @dataclass(frozen=True)
 class ReverseDraw:
-    """What one run of the reverse process gives, all (B, C, H, W).
+    """The result of one run of the reverse process, images (B, C, H, W).
 
     sample: the draw of x0. mean: D(x, rho) = E[x0 | x], the exact conditional mean of that draw, for
-    Rao-Blackwellised averages. last_mean: the denoised image of the last call. calls: network calls made.
+    Rao-Blackwellised averages. last_mean: the denoised image of the last call. calls: how many calls were made.
     """
 
     sample: Tensor
@@ -47,9 +48,9 @@ def sample(
     calls: int = 4,
     rng: Generator,
 ) -> ReverseDraw:
-    """Draw x0 given x = x0 + rho eps, x (B, C, H, W), with so many network calls.
+    """Draw x0 given x = x0 + rho eps, x (B, C, H, W), with `calls` calls of the prior. No graph is kept.
 
-    `paper` takes as many calls as its grid of 100 steps has below rho, whatever `calls` says.
+    `paper` ignores `calls`: it makes one call for each of its 100 steps that lies below rho.
     """
     if solver == "paper":
         return euler_vp(prior, x, grids.vp_times(rho), rng=rng)
@@ -60,7 +61,7 @@ def sample(
 
 
 def ancestral(prior: Prior, x: Tensor, levels: Tensor, *, rng: Generator) -> ReverseDraw:
-    """At each level draw the next x as if the denoised image were x0 itself.
+    """At each level, draw the next x as if the denoised image were x0.
 
     x' ~ N(D + q (x - D), s'^2 (1 - q)),  q = s'^2 / s^2;  the last step, to s' = 0, is D.
     levels: (calls + 1,) from rho down to 0.
@@ -76,12 +77,12 @@ def ancestral(prior: Prior, x: Tensor, levels: Tensor, *, rng: Generator) -> Rev
 
 
 def second_order(prior: Prior, x: Tensor, levels: Tensor, *, rng: Generator) -> ReverseDraw:
-    """Ancestral steps with D linear in lambda, through its values at this level and the one before.
+    """Ancestral steps, with D linear in lambda through its values at this level and the level before.
 
     The integral 2 int exp(-2 (lambda' - l)) (D + (l - lambda) slope) dl over a step of length h adds
     (h - (1 - q) / 2) slope to the ancestral step, q = exp(-2 h) = s'^2 / s^2. D is a martingale along the
-    true process, so the slope has mean zero: what it adds is the posterior variance that the ancestral
-    steps lack. The first step and the last one, to zero, have no slope.
+    true process, so the slope has mean zero: it adds the posterior variance that ancestral steps lack. The first
+    step has no slope, nor has the last one, to zero. levels: as in `ancestral`.
     """
     means: list[Tensor] = []
     slope: Tensor | None = None

@@ -1,7 +1,7 @@
-"""Priors for any image size on top of priors that know one size.
+"""Priors for images of any size, built on priors for one size.
 
-`Tiled` cuts a large image into overlapping tiles and blends them with a smooth window; `Fitted` resizes to
-the network's own size and back.
+`Tiled` cuts an image into overlapping tiles and blends the results with a smooth window. `Fitted` resizes the image
+to the native size of the network, and the result back.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch.nn import functional as F
 
 from .base import Ask, Prior, Wrapper
 
-FIT_SIDE = 256  # of the copy that a network of any size is given where it is not to see the whole
+FIT_SIDE = 256  # pixels, for a network without a native size
 
 
 def reflected(length: int, *, before: int, after: int, device: torch.device) -> Tensor:
-    """Indices (before + length + after,) that extend an axis by mirroring it at both ends, over and over."""
+    """Indices (before + length + after,) that extend an axis by mirroring it at both ends, repeatedly if need be."""
     position = torch.arange(-before, length + after, device=device)
     if length == 1:
         return torch.zeros_like(position)
@@ -31,10 +31,10 @@ def reflected(length: int, *, before: int, after: int, device: torch.device) -> 
 
 @dataclass(frozen=True)
 class Axis:
-    """How one side of the image is cut.
+    """How one side of the image is cut into tiles.
 
-    before, after: pixels of reflection that are added. starts: where the tiles begin on the padded side.
-    weights: (tiles, tile) how much each tile counts at each of its pixels; at every pixel they sum to 1.
+    before, after: pixels added by reflection. starts: where the tiles begin on the padded side.
+    weights: (tiles, tile) the weight of each tile at each of its pixels; at every pixel of the image they sum to 1.
     """
 
     tile: int
@@ -47,7 +47,7 @@ class Axis:
 def cut(length: int, *, tile: int, overlap: int, multiple: int) -> Axis:
     """Cover a side of `length` pixels with tiles of `tile` that share at least `overlap` pixels.
 
-    Tiles begin at multiples of `multiple`: a network that halves its input answers other shifts differently.
+    Tiles begin at multiples of `multiple`: a network that halves its input gives other results at other shifts.
     """
     missing = max(tile - length, -(length - tile) % multiple)
     padded = length + missing
@@ -65,7 +65,7 @@ def cut(length: int, *, tile: int, overlap: int, multiple: int) -> Axis:
 
 
 def even_tile(length: int, largest: int, overlap: int, multiple: int) -> int:
-    """The side of a tile, at most `largest`, with which as many tiles as are needed overlap no more than they must.
+    """The smallest tile with which the fewest tiles, of side `largest` at most, still cover `length`.
 
     >>> even_tile(2048, 1024, 64, 8)  # three of 728 instead of three of 1024
     728
@@ -76,10 +76,10 @@ def even_tile(length: int, largest: int, overlap: int, multiple: int) -> int:
 
 
 def _window(start: int, tile: int, length: int, overlap: int) -> Tensor:
-    """How much a tile counts at each pixel (tile,): 0 near its seams, 1 inside and at the image's own border.
+    """The weight of a tile at each of its pixels (tile,): 0 near a seam, 1 inside and at the border of the image.
 
-    The outer quarter of the overlap is not used at all, because there the network saw the tile's edge; the
-    middle half rises as 3 u^2 - 2 u^3.
+    The outer quarter of the overlap has weight 0, because the network saw the edge of the tile there. The middle
+    half rises as 3 u^2 - 2 u^3.
     """
     position = torch.arange(tile, dtype=torch.float64) + 0.5
     depth = torch.full_like(position, math.inf)
@@ -92,11 +92,11 @@ def _window(start: int, tile: int, length: int, overlap: int) -> Tensor:
 
 
 class Tiled(Wrapper):
-    """A prior for images of any size from one that is at home at `size` x `size`.
+    """A prior for images of any size, from tiles of `size` x `size`.
 
-    overlap: pixels that neighbouring tiles share. multiple: tiles are shifted by multiples of this.
-    batch: tiles that go through the network at once. extend: an image smaller than a tile is extended to a
-    whole one by reflection; without it the network gets the image as it is.
+    overlap: pixels that neighbouring tiles share. multiple: tiles begin at multiples of this. batch: tiles in one
+    call of the inner prior. extend: extend an image smaller than a tile to a whole tile by reflection; otherwise
+    the inner prior gets the image as it is.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Tiled(Wrapper):
         self._axes: dict[tuple[int, torch.device], Axis] = {}
 
     def _answer(self, ask: Ask, images: tuple[Tensor, ...], sigma: Tensor | float) -> Tensor:
-        """Call the prior on the same tile of all images, a few tiles at a time, and blend its answers."""
+        """Call the inner prior on a few tiles at a time, the same tiles of all images, and blend its answers."""
         x = images[0]
         batch, _, height, width = x.shape
         levels = as_levels(sigma, x)
@@ -141,14 +141,15 @@ class Tiled(Wrapper):
         return result[:, :, rows.before : rows.before + height, columns.before : columns.before + width]
 
     def _axis(self, length: int, device: torch.device) -> Axis:
-        """The cut of a side, made once for each length and kept on the device."""
+        """The tiles along one side, computed once for each length and kept on the device."""
         key = (length, device)
         if key not in self._axes:
             tile = self.size
             if not self.extend:
                 tile = even_tile(length, tile, self.overlap, self.multiple)
-            axis = cut(length, tile=tile, overlap=min(self.overlap, tile - 1), multiple=self.multiple)
-            self._axes[key] = Axis(axis.tile, axis.before, axis.after, axis.starts, axis.weights.to(device))
+            with torch.inference_mode(False):  # the next call may need gradients
+                axis = cut(length, tile=tile, overlap=min(self.overlap, tile - 1), multiple=self.multiple)
+                self._axes[key] = replace(axis, weights=axis.weights.to(device))
         return self._axes[key]
 
 
@@ -159,16 +160,16 @@ def _window_of(x: Tensor, rows: Axis, columns: Axis, i: int, j: int) -> Tensor:
 
 
 def as_levels(sigma: Tensor | float, x: Tensor) -> Tensor:
-    """sigma, a scalar or (B,), as (B,) beside x (B, C, H, W), without a copy from the host."""
+    """sigma, a scalar or (B,), as (B,) of the type and device of x (B, C, H, W), without a copy from the host."""
     if isinstance(sigma, Tensor):
         return sigma.to(x).expand(x.shape[0])
     return torch.full((x.shape[0],), float(sigma), dtype=x.dtype, device=x.device)
 
 
 class Fitted(Wrapper):
-    """A prior for images of any size that resizes them to `size` x `size` (bicubic) and the answer back.
+    """A prior for images of any size: they are resized to `size` x `size` (bicubic), and the result back.
 
-    Resizing averages the noise, so the network is told the level that is left in the resized image.
+    Resizing averages the noise, so the inner prior is told the level that remains. It gets no mask.
     """
 
     def __init__(self, prior: Prior, *, size: int) -> None:
@@ -181,18 +182,18 @@ class Fitted(Wrapper):
         levels = as_levels(sigma, x)
         if (height, width) == (self.size, self.size):
             return ask(x, levels)
-        left = noise_gain(height, self.size) * noise_gain(width, self.size)
-        answer = ask(resize(x, self.size, self.size), levels * left)
+        gain = noise_gain(height, self.size) * noise_gain(width, self.size)
+        answer = ask(resize(x, self.size, self.size), levels * gain)
         return resize(answer, height, width)
 
 
 def resize(x: Tensor, height: int, width: int) -> Tensor:
-    """Bicubic, with a wider kernel when it shrinks: (B, C, H, W) -> (B, C, height, width)."""
+    """Bicubic, antialiased when it shrinks: (B, C, H, W) -> (B, C, height, width)."""
     return F.interpolate(x, size=(height, width), mode="bicubic", antialias=True, align_corners=False)
 
 
 @lru_cache(maxsize=64)
 def noise_gain(length: int, size: int) -> float:
     """The standard deviation of white noise of level 1 after one side is resized from `length` to `size`."""
-    kernel = resize(torch.eye(length)[None, None], length, size)[0, 0]  # (length, size): how much goes where
-    return float(kernel.square().sum(0).mean().sqrt())
+    matrix = resize(torch.eye(length)[None, None], length, size)[0, 0]  # (length, size), the resizing itself
+    return float(matrix.square().sum(0).mean().sqrt())

@@ -79,6 +79,16 @@ def test_the_gradient_of_fill_agrees_with_finite_differences(wrap):
     assert float((gradient * direction).sum()) == pytest.approx(float((ahead - behind) / 2e-6), rel=1e-5)
 
 
+@pytest.mark.parametrize("wrap", ["tiled", "fitted"])
+def test_a_call_in_inference_mode_leaves_later_ones_differentiable(wrap):
+    prior = WRAPPERS[wrap](natural())
+    x = torch.zeros(1, 3, 13, 10, dtype=torch.float64, requires_grad=True)
+    with torch.inference_mode():
+        prior.denoise(x, 0.3)
+    prior.denoise(x, 0.3).sum().backward()
+    assert x.grad.abs().max() > 0
+
+
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_no_graph_is_built_for_an_image_that_asks_for_none(wrap):
     assert not wrap(natural()).denoise(torch.zeros(1, 3, 16, 16), 0.1).requires_grad

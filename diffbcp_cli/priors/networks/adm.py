@@ -1,8 +1,7 @@
 """The U-Net of "Diffusion Models Beat GANs" (ADM): epsilon from a noisy image and a time step.
 
 Module names and nesting follow the published checkpoints, so that their state dicts load strictly:
-`input_blocks.N.M`, `middle_block.M`, `output_blocks.N.M`, `out`. Layers without weights stand where an index
-has to be kept.
+`input_blocks.N.M`, `middle_block.M`, `output_blocks.N.M`, `out`. Layers without weights keep the indices right.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..precondition import VP
 from . import Architecture, check_channels
 
 NORM_GROUPS = 32
-# Options of the published training scripts that do not change what a trained network computes.
+# Options of the published training scripts that do not change the trained network.
 _TRAINING_ONLY = {"architecture", "dropout", "use_fp16", "use_checkpoint", "num_heads_upsample"}
 
 
@@ -58,12 +57,12 @@ class AdmConfig:
 
     @property
     def out_channels(self) -> int:
-        """Channels that come out: epsilon, and with learn_sigma as many again for the variance."""
+        """Channels of the output: epsilon, and with learn_sigma as many again for the variance."""
         return self.in_channels * (2 if self.learn_sigma else 1)
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> AdmConfig:
-        """Read the options of a config.json; an option that would change the network is not passed over."""
+        """Read the options of a config.json; an unknown option is an error."""
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(options) - known - _TRAINING_ONLY)
         if unknown:
@@ -89,7 +88,7 @@ def timestep_embedding(timesteps: Tensor, width: int) -> Tensor:
 
 
 def group_norm(channels: int) -> nn.GroupNorm:
-    """The normalisation used everywhere in the network."""
+    """The normalisation of all layers."""
     return nn.GroupNorm(NORM_GROUPS, channels)
 
 
@@ -197,7 +196,7 @@ class Attention(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """Layers in a row; the time embedding goes to those that take it."""
+    """A sequence of layers; residual blocks also get the time embedding."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__(layers)
@@ -219,7 +218,7 @@ class AdmUNet(nn.Module):
         self.time_embed = nn.Sequential(
             nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, 4 * width)
         )
-        skips = self._build_input()  # channels of every tensor that is kept for the way up
+        skips = self._build_input()  # channels of every skip connection
         channels = skips[-1]
         self.middle_block = Stage(
             self._res_block(channels, channels),

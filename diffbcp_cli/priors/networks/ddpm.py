@@ -1,7 +1,7 @@
 """The U-Net of DDPM in the layout of diffusers' `UNet2DModel`: epsilon from a noisy image and a time step.
 
-Module names follow that layout (`down_blocks.N.resnets.M.conv1`, ...), so that its state dicts load strictly;
-options keep their names and defaults, so that its config.json is read as it is.
+Module names follow that layout (`down_blocks.N.resnets.M.conv1`, ...), so that its state dicts load strictly.
+Options keep their names and defaults, so that its config.json can be read unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..precondition import VP, Denoiser
 from . import Architecture, check_channels
 
 _NOT_OPTIONS = {"architecture", "dropout"}
-# What the layout can express and this network does not do, with the values under which it means nothing.
+# Options of diffusers that this network does not implement, with the values that need no implementation.
 _ONLY: dict[str, tuple[Any, ...]] = {
     "act_fn": ("silu", "swish"),
     "class_embed_type": (None,),
@@ -96,7 +96,7 @@ class DdpmConfig:
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> DdpmConfig:
-        """Read the options of a config.json; an option that would change the network is not passed over."""
+        """Read the options of a config.json; an unknown option is an error."""
         known = {field.name for field in fields(cls)}
         given: dict[str, Any] = {}
         for name, value in options.items():
@@ -115,7 +115,7 @@ class DdpmConfig:
 
 
 def _square(size: Any) -> int:
-    """sample_size may be a number, a pair, or missing; the network itself does not depend on it."""
+    """sample_size as one number; it may be a pair or missing. The network does not depend on it."""
     if isinstance(size, tuple):
         return int(max(size))
     return int(size) if size is not None else 256
@@ -252,7 +252,7 @@ class Attention(nn.Module):
 
 
 class DownBlock(nn.Module):
-    """Residual blocks at one resolution, each with attention or without, then half the size."""
+    """Residual blocks at one resolution, with or without attention, then half the size."""
 
     def __init__(
         self, channels: int, out_channels: int, config: DdpmConfig, *, attention: bool, last: bool
@@ -274,7 +274,7 @@ class DownBlock(nn.Module):
                 self.downsamplers.append(Down(out_channels, padding=config.downsample_padding))
 
     def forward(self, x: Tensor, emb: Tensor) -> list[Tensor]:
-        """x: (B, C, H, W), emb: (B, E) -> what every layer gave, in order; the last goes on."""
+        """x: (B, C, H, W), emb: (B, E) -> the outputs of all layers, in order."""
         kept = []
         for index, resnet in enumerate(self.resnets):
             x = resnet(x, emb)
@@ -287,7 +287,7 @@ class DownBlock(nn.Module):
 
 
 class UpBlock(nn.Module):
-    """Residual blocks at one resolution, each fed what the way down kept, then twice the size."""
+    """Residual blocks at one resolution, each with a skip connection from the way down, then twice the size."""
 
     def __init__(
         self, channels: int, skip: int, out_channels: int, config: DdpmConfig, *, attention: bool, last: bool
@@ -312,7 +312,7 @@ class UpBlock(nn.Module):
                 self.upsamplers.append(Up(out_channels))
 
     def forward(self, x: Tensor, kept: list[Tensor], emb: Tensor) -> Tensor:
-        """x: (B, C, H, W), kept: taken from its end, one a layer, emb: (B, E) -> (B, C', H', W')."""
+        """x: (B, C, H, W), kept: the skip connections, taken from the end, emb: (B, E) -> (B, C', H', W')."""
         for index, resnet in enumerate(self.resnets):
             x = resnet(torch.cat([x, kept.pop()], dim=1), emb)
             if len(self.attentions):

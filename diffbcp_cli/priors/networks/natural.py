@@ -1,7 +1,7 @@
 """The network `natural`: a small U-Net that denoises photographs of any size.
 
-Every level is plain 3 x 3 convolutions in residual blocks. No layer looks at the batch or at statistics of
-the whole image, so a crop is treated exactly as the same pixels inside a larger photograph.
+Every level is made of 3 x 3 convolutions in residual blocks. No layer uses the batch or statistics of the whole
+image, so a crop gets the same result as the same pixels inside a larger photograph.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from . import Architecture
 class NaturalConfig:
     """The shape of the network.
 
-    channels: one entry per level; level l works at 1 / 2^(l+1) of the image's size.
-    blocks: residual blocks per level, on the way down and again on the way up (the last level: once).
-    takes_mask: there is a second network of the same shape that is told which entries of the image are missing.
+    channels: one entry per level; level l works at 1 / 2^(l+1) of the size of the image.
+    blocks: residual blocks per level, on the way down and again on the way up (at the last level only once).
+    takes_mask: there is a second network of the same shape, which is told which entries of the image are missing.
     """
 
     channels: tuple[int, ...] = (64, 128, 192)
@@ -49,14 +49,14 @@ class NaturalConfig:
         return 1 << len(self.channels)
 
     def options(self) -> dict[str, Any]:
-        """The options as config.json holds them."""
+        """The options, as in config.json."""
         return {
             key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
         }
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> NaturalConfig:
-        """Read back what `options` wrote; an unknown or missing key is a TypeError."""
+        """The inverse of `options`; an unknown key is a TypeError."""
         lists = {key: tuple(value) for key, value in options.items() if isinstance(value, list)}
         values: dict[str, Any] = {**options, **lists}
         return cls(**values)
@@ -100,7 +100,7 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         """x (B, C, h, w), embedding (B, E) -> (B, C, h, w)."""
         scale, shift = self.modulate(embedding).chunk(2, dim=1)  # (B, C) each
-        if len(x) == 1:  # scale and shift inside the convolution: no further pass over the image
+        if len(x) == 1:  # scale and shift inside the convolution: saves a pass over the image
             weight = self.first.weight * (1 + scale[0, :, None, None, None])
             hidden = F.conv2d(x, weight, shift[0], padding=1)
         else:
@@ -126,8 +126,8 @@ class Level(nn.Module):
 class UNet(nn.Module):
     """Image (B, C, H, W) and c_noise (B,) to (B, C, H, W); H and W must be multiples of `config.multiple`.
 
-    masked: it is also told which entries are missing, by a convolution that starts at zero: a network that is to
-    learn what a mask says begins as one that ignores it.
+    masked: it also gets the mask of missing entries, through a convolution that starts at zero. Before training,
+    the network therefore ignores the mask.
     """
 
     def __init__(self, config: NaturalConfig, *, masked: bool) -> None:
@@ -171,7 +171,7 @@ class UNet(nn.Module):
 class Natural(UNet):
     """F(c_in x, c_noise) of EDM: image (B, C, H, W) and c_noise (B,) to (B, C, H, W).
 
-    What is missing is filled by a network of its own, `filler`: one that has learned both denoises worse by 0.4 dB.
+    Missing entries are filled by a second network, `filler`: a single one trained for both denoises 0.4 dB worse.
     """
 
     def __init__(self, config: NaturalConfig) -> None:
