@@ -147,9 +147,8 @@ class Tiled(Wrapper):
             tile = self.size
             if not self.extend:
                 tile = even_tile(length, tile, self.overlap, self.multiple)
-            with torch.inference_mode(False):  # the next call may need gradients
-                axis = cut(length, tile=tile, overlap=min(self.overlap, tile - 1), multiple=self.multiple)
-                self._axes[key] = replace(axis, weights=axis.weights.to(device))
+            axis = cut(length, tile=tile, overlap=min(self.overlap, tile - 1), multiple=self.multiple)
+            self._axes[key] = replace(axis, weights=axis.weights.to(device))
         return self._axes[key]
 
 
