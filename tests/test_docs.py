@@ -20,6 +20,16 @@ def test_the_reference_of_the_command_line_is_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
+def test_a_prior_of_the_readers_own_runs():
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    own = next(example for example in examples if "class Shrink" in example)
+    quick = "from functools import partial\ndenoise = partial(denoise, iterations=6, burn_in=3, rank=8)\n"
+    names: dict[str, object] = {}
+    exec(examples[0] + quick + own, names)
+    assert names["result"].mean.shape == (32, 32, 3)  # type: ignore[attr-defined]
+
+
 def test_the_first_python_example_runs():
     page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]

@@ -15,6 +15,7 @@ from diffbcp_cli import training
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import InputError
 from diffbcp_cli.training import TrainSettings
+from diffbcp_cli.training.data import draw_mask
 
 
 def test_bad_photographs_are_skipped_and_named(folder):
@@ -80,3 +81,14 @@ def test_masked_crops_hold_a_guess_where_they_are_not_known(folder):
     grey = (batch.clean == batch.clean[:, :1]).flatten(1).all(1)
     assert torch.equal(batch.known[grey], batch.known[grey][:, :1].expand(-1, 3, -1, -1))
     assert batch.sigma[masked].median() < batch.sigma[~masked].median()
+
+
+def test_masks_to_train_with_differ_and_are_the_generators():
+    rng, again = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
+    masks = [draw_mask(torch.Size((3, 64, 64)), rng=rng) for _ in range(60)]
+    assert all(torch.equal(mask, draw_mask(torch.Size((3, 64, 64)), rng=again)) for mask in masks)
+    known = torch.stack([mask.float().mean() for mask in masks])
+    assert 0 < known.min() < 0.1
+    assert 0.6 < known.max() < 1
+    by_entry = [not torch.equal(mask[0], mask[1]) for mask in masks]
+    assert 3 < sum(by_entry) < 30

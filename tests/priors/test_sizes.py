@@ -1,4 +1,4 @@
-"""VP preconditioning, tiles, resizing: an exact answer stays exact, and seams do not show."""
+"""Tiles and resizing: an exact prior stays exact, seams do not show, and masks are passed on."""
 
 from __future__ import annotations
 
@@ -8,23 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diffbcp_cli import priors as weights
+from diffbcp_cli import priors
 from diffbcp_cli.errors import ModelError
 from diffbcp_cli.priors.base import Traits
 from diffbcp_cli.priors.gaussian import GaussianPrior
-from diffbcp_cli.priors.mixed import MixedPrecision
 from diffbcp_cli.priors.network import NetworkPrior
 from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
-from diffbcp_cli.priors.precondition import EDM, VP
+from diffbcp_cli.priors.precondition import EDM
 from diffbcp_cli.priors.sizes import Fitted, Tiled, cut, noise_gain, reflected
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Spy:
@@ -37,38 +28,6 @@ class Spy:
     def denoise(self, x: Tensor, sigma: Tensor | float) -> Tensor:
         self.calls.append((tuple(x.shape), torch.as_tensor(sigma).flatten().tolist()))
         return x.clone()
-
-
-class GaussianEpsilon(nn.Module):
-    """The exact epsilon network for x0 ~ N(0, v): it gets x / sqrt(1 + sigma^2) and the time, not sigma."""
-
-    def __init__(self, var: float) -> None:
-        super().__init__()
-        self.var = var
-
-    def forward(self, x: Tensor, timesteps: Tensor) -> Tensor:
-        t = (timesteps / 999).double()
-        sigma_var = torch.expm1(19.9 / 2 * t**2 + 0.1 * t).reshape(-1, 1, 1, 1)
-        noisy = x.double() * (1 + sigma_var).sqrt()
-        epsilon = sigma_var.sqrt() / (self.var + sigma_var) * noisy
-        return torch.cat([epsilon, torch.full_like(epsilon, 99.0)], dim=1).float()  # and a variance
-
-
-def test_vp_turns_the_exact_epsilon_into_the_exact_posterior_mean():
-    x = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    sigma = torch.tensor([0.02, 0.3, 2.0, 50.0])
-    exact = GaussianPrior(torch.zeros(()), torch.tensor(0.25)).denoise(x, sigma)
-    assert torch.allclose(VP(GaussianEpsilon(0.25))(x, sigma), exact, atol=1e-5)
-
-
-def test_vp_time_and_sigma_are_inverses_down_to_tiny_levels():
-    vp = VP(nn.Identity()).schedule
-    sigma = torch.logspace(-6, 2, 50, dtype=torch.float64)
-    assert torch.allclose(vp.sigma(vp.time(sigma)), sigma, rtol=1e-9)
-    # the end of the schedule: prod(1 - beta) of 1000 linear steps
-    betas = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
-    last = ((1 - torch.exp(torch.log1p(-betas).sum())) / torch.exp(torch.log1p(-betas).sum())).sqrt()
-    assert vp.time(last) == pytest.approx(1.0, abs=0.005)
 
 
 @pytest.mark.parametrize("length", [16, 255, 256, 257, 300, 512, 700, 1000])
@@ -154,9 +113,9 @@ def test_tiles_of_a_convolutional_network_agree_with_the_whole_and_show_no_seam(
 @pytest.mark.slow
 def test_tiles_of_the_bundled_prior_agree_with_the_whole():
     data = pytest.importorskip("skimage.data", reason="takes its photograph from scikit-image")
-    if not weights.find("natural").folder.is_dir():
+    if not priors.find("natural").folder.is_dir():
         pytest.skip("the bundled prior is not in this checkout")
-    prior = weights.load_prior("natural", device="cpu")
+    prior = priors.load_prior("natural", device="cpu")
     clean = torch.from_numpy(data.astronaut()).permute(2, 0, 1)[None] / 127.5 - 1  # (1, 3, 512, 512)
     x = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(4))
     tiles = Tiled(prior, size=256, overlap=64, multiple=prior.network.config.multiple)
@@ -181,32 +140,6 @@ def test_fit_resizes_to_the_networks_own_size_and_tells_it_the_noise_that_is_lef
     prior.denoise(torch.rand(1, 3, 32, 32), 0.8)
     assert spy.calls[-1][1] == pytest.approx([0.8])
     assert noise_gain(32, 32) == pytest.approx(1.0, abs=1e-6)
-
-
-def test_lower_precision_is_for_the_network_only():
-    class Layer(nn.Conv2d):
-        def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
-            out = super().forward(x)
-            seen.append(out.dtype)
-            return out
-
-    seen: list[torch.dtype] = []
-    layer = Layer(3, 3, 3, padding=1)
-    x, noise = torch.rand(1, 3, 16, 16), torch.ones(1)
-    exact = MixedPrecision(layer, dtype=torch.float32, channels_last=False)(x, noise)
-    lower = MixedPrecision(layer, dtype=torch.bfloat16, channels_last=True)(x, noise)
-    assert seen == [torch.float32, torch.bfloat16]
-    assert exact.dtype == lower.dtype == torch.float32
-    assert layer.weight.dtype == torch.float32
-    assert 0 < (exact - lower).abs().max() < 0.05
-
-
-def test_compile_wraps_the_call_and_leaves_the_network_bare(monkeypatch):
-    compiled = []
-    monkeypatch.setattr(torch, "compile", lambda network: compiled.append(network) or network)
-    network = GaussianEpsilon(0.25)
-    MixedPrecision(network, dtype=torch.float32, channels_last=False, compile=True)
-    assert compiled == [network]
 
 
 def masked_natural() -> NetworkPrior:

@@ -107,34 +107,7 @@ def test_one_call_gives_the_conditional_mean():
     assert torch.equal(draw.sample, draw.mean)
 
 
-def test_the_paper_takes_about_ten_calls_from_its_smallest_coupling():
-    assert len(grids.vp_times(0.3)) - 1 in range(9, 12)
-
-
 def test_an_unknown_solver_is_a_usage_error():
     prior = GaussianPrior(torch.zeros(()), torch.tensor(0.3))
     with pytest.raises(UsageError, match="unknown solver"):
         reverse.sample(prior, torch.zeros(1, 1, 4, 4), RHO, solver="heun", rng=rng())
-
-
-def test_grids_fall_from_the_start_to_zero():
-    for levels in (
-        grids.power_grid(0.8, 5),
-        grids.power_grid(3.0, 1),
-        grids.PAPER.sigma(grids.vp_times(0.8)),
-    ):
-        assert levels.dtype == torch.float64
-        assert levels[-1] == 0
-        assert (levels.diff() < 0).all()
-    assert grids.power_grid(0.8, 5)[0] == 0.8
-
-
-def test_vp_time_inverts_vp_sigma():
-    sigma = torch.tensor([1e-3, 0.02, 0.3, 1.0, 50.0], dtype=torch.float64)
-    torch.testing.assert_close(grids.PAPER.sigma(grids.PAPER.time(sigma)), sigma)
-
-
-@pytest.mark.parametrize("bad", [(0.0, 3), (0.5, 0)])
-def test_a_grid_needs_a_start_and_a_call(bad):
-    with pytest.raises(ValueError, match="no grid"):
-        grids.power_grid(*bad)

@@ -13,7 +13,7 @@ import torch
 from diffbcp_cli.errors import ModelError
 from diffbcp_cli.priors.networks.adm import AdmConfig, AdmUNet
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 SPEC = json.loads((DATA / "adm_unet_spec.json").read_text())
 TINY = ("tiny-updown", "tiny-conv-newattn")
 

@@ -1,4 +1,4 @@
-"""The first guess at missing entries, and the masks that priors are trained with."""
+"""The first guess at missing entries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from diffbcp_cli.priors.interpolate import interpolate
-from diffbcp_cli.training.data import draw_mask
 
 
 def test_known_entries_are_left_alone():
@@ -41,14 +40,3 @@ def test_a_gradient_is_followed():
 def test_tiny_pictures_and_empty_masks(size):
     x = torch.rand(1, 3, *size)
     assert torch.equal(interpolate(x, torch.zeros_like(x, dtype=torch.bool)), torch.zeros_like(x))
-
-
-def test_masks_to_train_with_differ_and_are_the_generators():
-    rng, again = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
-    masks = [draw_mask(torch.Size((3, 64, 64)), rng=rng) for _ in range(60)]
-    assert all(torch.equal(mask, draw_mask(torch.Size((3, 64, 64)), rng=again)) for mask in masks)
-    known = torch.stack([mask.float().mean() for mask in masks])
-    assert 0 < known.min() < 0.1
-    assert 0.6 < known.max() < 1
-    by_entry = [not torch.equal(mask[0], mask[1]) for mask in masks]
-    assert 3 < sum(by_entry) < 30

@@ -15,7 +15,7 @@ import torch
 from hub_server import COMMIT, HubServer, Repo
 from safetensors.torch import save_file
 
-from diffbcp_cli import priors as weights
+from diffbcp_cli import priors
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import ModelError, UsageError
 from diffbcp_cli.priors.networks.adm import AdmConfig, AdmUNet
@@ -39,14 +39,6 @@ ADM = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def adm() -> AdmUNet:
     torch.manual_seed(0)
@@ -67,34 +59,34 @@ def write(folder: Path, config: object, state: dict[str, torch.Tensor]) -> Path:
 
 
 def test_a_folder_in_our_layout_loads_and_says_what_it_is(folder, adm):
-    prior = weights.load_prior(str(folder), device="cpu")
+    prior = priors.load_prior(str(folder), device="cpu")
     x = formula.image(32)
     assert torch.equal(prior.network(x, torch.tensor([3.0, 500.0])), adm(x, torch.tensor([3.0, 500.0])))
     sigma = torch.tensor([0.3, 4.0])
     one_by_one = [VP(prior.network)(x[i : i + 1], sigma[i : i + 1]) for i in range(2)]
     assert torch.equal(prior.denoise(x, sigma), torch.cat(one_by_one))
-    assert prior.identity.sha256 == weights.sha256_of(folder / "model.safetensors")
+    assert prior.identity.sha256 == priors.sha256_of(folder / "model.safetensors")
     assert prior.identity.as_dict()["architecture"] == "adm"
     assert prior.parameters == sum(p.numel() for p in adm.parameters())
     assert not any(p.requires_grad for p in prior.network.parameters())
 
 
 def test_any_size_and_grey(folder, adm):
-    prior = weights.load_prior(str(folder), device="cpu")
+    prior = priors.load_prior(str(folder), device="cpu")
     for shape in [(1, 3, 20, 70), (1, 1, 16, 16), (2, 1, 32, 32)]:
         assert prior.denoise(torch.rand(shape), 0.5).shape == shape
     grey = torch.rand(1, 1, 32, 32)
     expected = VP(adm)(grey.expand(-1, 3, -1, -1), torch.tensor([0.5])).mean(1, keepdim=True)
     assert torch.allclose(prior.denoise(grey, 0.5), expected, atol=1e-6)
-    fitted = weights.load_prior(str(folder), device="cpu", scale="fit")
+    fitted = priors.load_prior(str(folder), device="cpu", scale="fit")
     assert fitted.denoise(torch.rand(1, 3, 48, 20), 0.5).shape == (1, 3, 48, 20)
     with pytest.raises(UsageError, match="unknown scale"):
-        weights.load_prior(str(folder), device="cpu", scale="crop")
+        priors.load_prior(str(folder), device="cpu", scale="crop")
 
 
 def test_precision_reaches_the_network_and_nothing_else(folder):
-    exact = weights.load_prior(str(folder), device="cpu", precision="fp32")
-    lower = weights.load_prior(str(folder), device="cpu", precision="bf16")
+    exact = priors.load_prior(str(folder), device="cpu", precision="fp32")
+    lower = priors.load_prior(str(folder), device="cpu", precision="bf16")
     x = formula.image(32, batch=1)
     a, b = exact.denoise(x, 0.3), lower.denoise(x, 0.3)
     assert b.dtype == torch.float32
@@ -110,13 +102,13 @@ def test_a_natural_prior_loads_and_takes_images_as_they_are(tmp_path):
     path = write(
         tmp_path / "n", {"architecture": "natural", **network.config.options()}, network.state_dict()
     )
-    prior = weights.load_prior(str(path), device="cpu")
+    prior = priors.load_prior(str(path), device="cpu")
     x = torch.rand(1, 3, 24, 40)
     assert torch.allclose(prior.denoise(x, 0.3), EDM(network)(x, torch.tensor([0.3])), atol=1e-6)
     assert prior.denoise(torch.rand(1, 1, 17, 33), 0.3).shape == (1, 1, 17, 33)
-    lower = weights.load_prior(str(path), device="cpu", precision="bf16")
+    lower = priors.load_prior(str(path), device="cpu", precision="bf16")
     assert torch.allclose(lower.denoise(x, 0.3), prior.denoise(x, 0.3), atol=0.05)
-    fitted = weights.load_prior(str(path), device="cpu", scale="fit")
+    fitted = priors.load_prior(str(path), device="cpu", scale="fit")
     assert fitted.denoise(x, 0.3).shape == x.shape
     assert not torch.allclose(fitted.denoise(x, 0.3), prior.denoise(x, 0.3), atol=1e-3)
 
@@ -147,7 +139,7 @@ def test_what_diffusers_saves_loads_and_computes_the_same(unet2d):
         "pipeline": "diffusion_pytorch_model.safetensors",
         "bare": "diffusion_pytorch_model.bin",
     }.items():
-        prior = weights.load_prior(str(root / layout), device="cpu")
+        prior = priors.load_prior(str(root / layout), device="cpu")
         assert prior.identity.file == file
         assert (prior.network(x, t) - network(x, t).sample).abs().max() < 1e-5
         theirs = VP(lambda y, c: network(y, c).sample)(x, sigma)
@@ -160,9 +152,9 @@ def test_a_schedule_that_is_not_linear_epsilon_is_refused(unet2d):
     for name, value in {"prediction_type": "v_prediction", "beta_schedule": "squaredcos_cap_v2"}.items():
         path.write_text(json.dumps({**options, name: value}))
         with pytest.raises(ModelError, match=f"{name} '{value}' in scheduler_config.json is not supported"):
-            weights.load_prior(str(unet2d[0] / "pipeline"), device="cpu")
+            priors.load_prior(str(unet2d[0] / "pipeline"), device="cpu")
     path.write_text(json.dumps({**options, "beta_end": 0.01, "num_train_timesteps": 500}))
-    prior = weights.load_prior(str(unet2d[0] / "pipeline"), device="cpu")
+    prior = priors.load_prior(str(unet2d[0] / "pipeline"), device="cpu")
     x = torch.randn(1, 3, 32, 32)
     vp = VP(lambda y, c: unet2d[1](y, c).sample, beta_end=0.01, steps=500)
     assert (prior.denoise(x, 0.4) - vp(x, torch.tensor([0.4]))).abs().max() < 1e-5
@@ -211,7 +203,7 @@ def test_the_difference_between_weights_and_network_is_short_and_readable(tmp_pa
     state["out.2.weight"] = torch.zeros(3, 32, 3, 3)
     folder = write(tmp_path / "odd", ADM, state)
     with pytest.raises(ModelError) as caught:
-        weights.load_prior(str(folder), device="cpu")
+        priors.load_prior(str(folder), device="cpu")
     assert caught.value.message == (
         "the weights do not fit the network: 10 missing (input_blocks.1.0.emb_layers.1.bias, "
         "input_blocks.1.0.emb_layers.1.weight, input_blocks.1.0.in_layers.0.bias, …); "
@@ -223,13 +215,13 @@ def test_a_truncated_file_is_an_error(folder, adm):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(ModelError, match=r"model.safetensors cannot be read"):
-        weights.load_prior(str(folder), device="cpu")
+        priors.load_prior(str(folder), device="cpu")
     path.unlink()
     torch.save(adm.state_dict(), folder / "pytorch_model.bin")
     whole = (folder / "pytorch_model.bin").read_bytes()
     (folder / "pytorch_model.bin").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ModelError, match=r"pytorch_model.bin cannot be read"):
-        weights.load_prior(str(folder), device="cpu")
+        priors.load_prior(str(folder), device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -253,47 +245,8 @@ def test_a_folder_that_is_not_a_prior_is_an_error(folder, config, words):
     else:
         path.write_text(config if isinstance(config, str) else json.dumps(config))
     with pytest.raises(ModelError, match=words) as caught:
-        weights.load_prior(str(folder), device="cpu")
+        priors.load_prior(str(folder), device="cpu")
     assert caught.value.exit_code == 4
-
-
-def test_find_knows_names_folders_and_hub_ids(folder, monkeypatch):
-    assert weights.find("ffhq").parameters == 93_563_910
-    assert weights.find(str(folder)).folder == folder
-    source = weights.find("owner/name@v1.0")
-    assert (source.repo, source.revision) == ("owner/name", "v1.0")
-    monkeypatch.chdir(folder.parent)
-    assert weights.find("my-prior").folder == Path("my-prior")
-    with pytest.raises(ModelError, match="is a file") as caught:
-        weights.find("my-prior/config.json")
-    assert caught.value.hint == "--prior my-prior"
-    with pytest.raises(ModelError, match="there is no prior 'ffqh'") as caught:
-        weights.find("ffqh")
-    assert "did you mean ffhq?" in (caught.value.hint or "")
-    with pytest.raises(ModelError, match="there is no prior"):
-        weights.find("a/b/c")
-
-
-def test_the_registry_is_well_formed():
-    for name, source in weights.registry().items():
-        assert (source.folder is None) != (source.repo is None), name
-        assert source.licence, name
-        assert source.revision is None or len(source.revision) == 40, name
-        assert source.sha256 is None or len(source.sha256) == 64, name
-        if source.config:
-            with torch.device("meta"):
-                network = AdmUNet(AdmConfig.from_dict(source.config))
-            assert sum(p.numel() for p in network.parameters()) == source.parameters
-            assert source.size == pytest.approx(4 * (source.parameters or 0), rel=1e-3)
-
-
-def test_a_missing_registry_and_a_missing_bundled_prior_are_errors(tmp_path, monkeypatch):
-    monkeypatch.setenv("DIFFBCP_MODELS", str(tmp_path))
-    with pytest.raises(ModelError, match="the list of priors is not at"):
-        weights.find("natural")
-    (tmp_path / "registry.toml").write_text('[natural]\nfolder = "natural"\n')
-    with pytest.raises(ModelError, match="the bundled prior natural is missing"):
-        weights.load_prior("natural", device="cpu")
 
 
 LOAD = """
@@ -324,11 +277,6 @@ def test_any_hub_id_loads_and_then_needs_no_hub(unet2d, tmp_path):
         first = load(HF_ENDPOINT=hub.url)
     assert first["revision"] == COMMIT
     assert load(HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1") == first
-    here = weights.load_prior(str(folder), device="cpu")
+    here = priors.load_prior(str(folder), device="cpu")
     x = torch.linspace(-1, 1, 3 * 32 * 32).reshape(1, 3, 32, 32)
     assert first["sum"] == pytest.approx(here.denoise(x, 0.5).sum().item(), abs=1e-3)
-
-
-def test_looking_at_priors_does_not_import_torch():
-    code = "import sys; from diffbcp_cli import priors; priors.find('ffhq'); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
