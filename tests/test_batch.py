@@ -177,12 +177,13 @@ def test_a_link_out_of_the_output_folder_is_not_written_through(photos, tmp_path
 
 def test_what_a_killed_run_left_goes_but_not_what_a_neighbour_is_writing(tmp_path):
     from diffbcp_cli.photos.files import remove_leftovers
+    from diffbcp_cli.photos.targets import KINDS
 
     dead = {".a.mean.png.0123abcd.tmp", ".a.json.0123abcd.tmp", ".a.checkpoint.safetensors.0123abcd.tmp"}
     alive = {".a.b.mean.png.0123abcd.tmp", ".a.b.json.0123abcd.tmp", ".ab.json.0123abcd.tmp", "a.mean.png"}
     for name in dead | alive:
         (tmp_path / name).touch()
-    remove_leftovers(tmp_path, "a")
+    remove_leftovers(tmp_path, "a", KINDS)
     assert names(tmp_path) == alive
 
 

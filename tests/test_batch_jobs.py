@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 
 from diffbcp_cli.jobs.plan import Request, make_plan
-from diffbcp_cli.jobs.pool import run_here, run_processes
+from diffbcp_cli.jobs.pool import Told, run_here, run_processes
 from diffbcp_cli.jobs.run import choose_jobs, settle
-from diffbcp_cli.jobs.work import Step, Task
+from diffbcp_cli.jobs.session import Session
 from diffbcp_cli.options import RunConfig
 
 pytestmark = pytest.mark.slow
@@ -49,31 +49,30 @@ def never() -> bool:
 
 def test_processes_give_the_same_bytes_and_a_bad_file_stops_none(photos, tmp_path):
     (photos / "c.png").write_bytes(b"broken")
-    here = list(run_here(jobs_of(photos, tmp_path / "a"), Task(CFG), tell=lambda s: None, stopping=never))
-    steps: list[Step] = []
+    here = list(run_here(jobs_of(photos, tmp_path / "a"), Session(CFG), tell=lambda s: None, stopping=never))
+    steps: list[Told] = []
     jobs = jobs_of(photos, tmp_path / "b")
-    there = list(run_processes(jobs, Task(CFG), 2, tell=steps.append, stopping=never))
+    there = list(run_processes(jobs, Session(CFG), 2, tell=steps.append, stopping=never))
     assert {r.name: r.status for r in there} == {r.name: r.status for r in here}
     assert {r.name for r in there if r.status == "failed"} == {"c.png"}
     assert pictures(tmp_path / "a") == pictures(tmp_path / "b")
-    assert {(s.name, s.step) for s in steps if s.name != "c.png"} == {
-        (f"{n}.png", k) for n in "abd" for k in range(5)
-    }
+    assert {(s.name, s.progress.done) for s in steps} == {(f"{n}.png", k) for n in "abd" for k in range(5)}
     assert not multiprocessing.active_children()
 
 
 def test_a_process_that_is_killed_once_is_replaced_and_one_that_always_dies_is_reported(photos, tmp_path):
     deaths: list[str] = []
 
-    def kill(step: Step) -> None:
-        if step.step == 1 and (step.name == "b.png" or (step.name == "c.png" and "c.png" not in deaths)):
-            deaths.append(step.name)
+    def kill(told: Told) -> None:
+        first = told.progress.done == 1
+        if first and (told.name == "b.png" or (told.name == "c.png" and "c.png" not in deaths)):
+            deaths.append(told.name)
             (worker,) = multiprocessing.active_children()
             os.kill(worker.pid or 0, signal.SIGKILL)
 
     cfg = settle({"prior": "none", "iterations": 80, "burn_in": 1, "rank": 6})
     jobs = jobs_of(photos, tmp_path / "out")[1:]
-    reports = {r.name: r for r in run_processes(jobs, Task(cfg), 1, tell=kill, stopping=never)}
+    reports = {r.name: r for r in run_processes(jobs, Session(cfg), 1, tell=kill, stopping=never)}
     assert {name: report.status for name, report in reports.items()} == {
         "b.png": "failed",
         "c.png": "done",

@@ -14,7 +14,7 @@ from PIL import Image
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.plan import Request, make_plan
 from diffbcp_cli.jobs.pool import run_here
-from diffbcp_cli.jobs.work import Task
+from diffbcp_cli.jobs.session import Session
 from diffbcp_cli.options import RunConfig
 
 CFG = RunConfig(prior="none", iterations=60, burn_in=20, rank=12, threads=1)
@@ -64,14 +64,14 @@ def test_a_lost_node_changes_nothing_in_the_results(photos, tmp_path, cluster):
     here = tmp_path / "here"
     jobs = make_plan(Request((str(photos),), here)).jobs
     assert all(
-        r.status == "done" for r in run_here(jobs, Task(CFG), tell=lambda s: None, stopping=lambda: False)
+        r.status == "done" for r in run_here(jobs, Session(CFG), tell=lambda s: None, stopping=lambda: False)
     )
     there = tmp_path / "there"
     there.mkdir()
     jobs = make_plan(Request((str(photos),), there)).jobs
     reports = []
     for report in run_cluster(
-        jobs, Task(CFG), address=cluster.address, at_once=0, tell=lambda s: None, stopping=lambda: False
+        jobs, Session(CFG), address=cluster.address, at_once=0, tell=lambda s: None, stopping=lambda: False
     ):
         reports.append(report)
         if len(reports) == 1:

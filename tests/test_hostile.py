@@ -17,10 +17,10 @@ from PIL import Image
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.plan import Request, make_plan
-from diffbcp_cli.jobs.pool import run_here
-from diffbcp_cli.jobs.work import Step, Task
+from diffbcp_cli.jobs.pool import Told, run_here
+from diffbcp_cli.jobs.session import Session
 from diffbcp_cli.options import RunConfig
-from diffbcp_cli.photos.lock import whole_folder
+from diffbcp_cli.photos.lock import lock_of, results_of
 
 TINY = ["--prior", "none", "--iterations", "3", "--burn-in", "1", "--rank", "4", "--quiet", "--jobs", "1"]
 CFG = RunConfig(prior="none", iterations=3, burn_in=1, rank=4, threads=1)
@@ -141,13 +141,13 @@ def test_files_that_vanish_or_change_during_the_run_fail_alone(photos, tmp_path)
     for name in "abcd":
         save(photos / f"{name}.png", ord(name))
 
-    def meddle(step: Step) -> None:
-        if step.name == "a.png" and step.step == 1:
+    def meddle(told: Told) -> None:
+        if told.name == "a.png" and told.progress.done == 1:
             (photos / "b.png").unlink()
             (photos / "c.png").write_bytes((photos / "c.png").read_bytes()[:100])
 
     jobs = make_plan(Request((str(photos),), tmp_path / "out")).jobs
-    reports = {r.name: r for r in run_here(jobs, Task(CFG), tell=meddle, stopping=lambda: False)}
+    reports = {r.name: r for r in run_here(jobs, Session(CFG), tell=meddle, stopping=lambda: False)}
     assert {name: r.status for name, r in reports.items()} == {
         "a.png": "done",
         "b.png": "failed",
@@ -157,15 +157,24 @@ def test_files_that_vanish_or_change_during_the_run_fail_alone(photos, tmp_path)
     assert "does not exist" in (reports["b.png"].error or "")
 
 
-def test_a_second_run_on_the_folder_is_refused_and_changes_nothing(photos, tmp_path, capsys):
+def test_a_second_run_on_a_photograph_is_refused_and_changes_nothing(photos, tmp_path, capsys):
     save(photos / "a.png")
+    save(photos / "b.png", 1)
     out = tmp_path / "out"
     out.mkdir()
-    with whole_folder(out):
-        for inputs in (photos, photos / "a.png"):
-            assert run(["denoise", str(inputs), "-o", str(out), *TINY]) == 2
-        assert [path.name for path in out.iterdir()] == [".diffbcp.lock"]
-    assert "another run" in capsys.readouterr().err
+    leftover = out / ".a.mean.png.0123abcd.tmp"  # the other run is about to rename it
+    leftover.touch()
+    with results_of(out, "a"):
+        assert run(["denoise", str(photos / "a.png"), "-o", str(out), *TINY]) == 2
+        assert {path.name for path in out.iterdir()} == {lock_of(out, "a").name, leftover.name}
+        assert run(["denoise", str(photos), "-o", str(out), *TINY]) == 1
+        assert leftover.exists()
+        assert (out / "b.mean.png").exists()
+    said = capsys.readouterr().err
+    assert f"another run (process {os.getpid()} on" in said
+    assert "--wait" in said
+    assert run(["denoise", str(photos), "-o", str(out), *TINY]) == 0
+    assert not leftover.exists()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from .options import Common
 
 if TYPE_CHECKING:
     from ..jobs.estimate import Look, NeededPrior
-    from ..jobs.one import Job
+    from ..jobs.job import Job
     from ..jobs.plan import Request
 
 MAX_ROWS = 60
@@ -26,19 +26,20 @@ def show_plan(work: list[Job] | Request, cfg: Given, common: Common) -> None:
     work: a single photograph's job, whose failure is the command's own, or a request for many.
     """
     from ..jobs import estimate, run
-    from ..jobs.one import is_finished
+    from ..jobs.earlier import earlier_result
     from ..jobs.plan import make_plan
 
     prior = estimate.needed_prior(cfg)
     if isinstance(work, list):
-        finished = [job for job in work if is_finished(job.target) and not common.overwrite]
+        found = [(job, earlier_result(job, cfg, overwrite=common.overwrite)) for job in work]
+        finished = [job for job, earlier in found if earlier is not None and earlier.changed is None]
         looks = [] if finished else [*estimate.look(work, cfg, prior)]
         for look in looks:
             if look.error is not None:
                 raise look.error
         there, at_once = len(finished), 1
     else:
-        cfg, plan = run.settle(cfg), make_plan(work)
+        cfg, plan = run.settle(cfg), make_plan(work, run.settle(cfg))
         looks = [*estimate.look(plan.jobs, cfg, prior)]
         looks += [estimate.Look(bad.name, error=bad.error) for bad in plan.bad]
         there = len(plan.finished)

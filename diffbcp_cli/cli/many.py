@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self
 
 import typer
@@ -21,7 +20,8 @@ from .options import Common
 
 if TYPE_CHECKING:
     from ..jobs.plan import Plan, Request
-    from ..jobs.work import Report, Step
+    from ..jobs.pool import Told
+    from ..jobs.report import Report
 
 MAX_ROWS = 40
 _COLOURS = {
@@ -37,20 +37,23 @@ def run_many(request: Request, cfg: Given, common: Common) -> None:
     """Restore every photograph of the request; exit with 1 if some failed, 130 after an interruption."""
     from ..jobs import run, summary
     from ..jobs.plan import make_plan
+    from ..jobs.session import Session
     from ..photos import files
 
     cfg = run.settle(cfg)
-    plan = make_plan(request)
+    plan = make_plan(request, cfg)
+    summary.refuse_foreign(request.out, request.shard)
     _announce(plan, common.quiet)
     files.ensure_writable(request.out)
+    session = Session(cfg, resume=common.resume, overwrite=common.overwrite, wait=common.wait)
     started = time.perf_counter()
-    with _lock(request, common), stopping() as stop:
+    with stopping() as stop:
         if plan.jobs:
             _fetch_prior(cfg, common.quiet)
         reports: list[Report] = []
         with Overview(plan, quiet=common.quiet, paths=not common.as_json) as overview:
-            spread = run.Spread(common.jobs, common.engine, common.address, common.resume)
-            for report in run.run(plan, cfg, spread, tell=overview.tell, stopping=stop):
+            sharing = run.Sharing(common.jobs, common.engine, common.address)
+            for report in run.run(plan, session, sharing, tell=overview.tell, stopping=stop):
                 reports.append(report)
                 overview.add(report)
         seconds = time.perf_counter() - started
@@ -70,6 +73,8 @@ def _announce(plan: Plan, quiet: bool) -> None:
         render.note(f"{plan.left_out} results of earlier runs among the inputs were left out")
     if plan.finished:
         render.note(f"{len(plan.finished)} of {_total(plan)} are there already; --overwrite does them again")
+    for reason, count in Counter(plan.again.values()).items():
+        render.note(f"{count} of {_total(plan)} are restored again: {reason}")
 
 
 def _total(plan: Plan) -> int:
@@ -82,15 +87,6 @@ def _fetch_prior(cfg: Given, quiet: bool) -> None:
 
     if (prior := resolve(cfg).prior) != "none":
         weights.fetch(weights.find(prior), announce=None if quiet else announce, bars=not quiet)
-
-
-def _lock(request: Request, common: Common) -> AbstractContextManager[None]:
-    from ..photos import lock
-
-    waiting = render.waiting if common.wait else None
-    if request.shard is None:
-        return lock.whole_folder(request.out, waiting=waiting)
-    return lock.part_of_folder(request.out, "shard-{}-of-{}".format(*request.shard), waiting=waiting)
 
 
 def _save_summary(request: Request, document: dict[str, Any]) -> None:
@@ -128,13 +124,14 @@ class Overview:
     def __exit__(self, *ignored: object) -> None:
         self.bar.stop()
 
-    def tell(self, step: Step) -> None:
+    def tell(self, told: Told) -> None:
         """Show how far one photograph is."""
-        if step.name not in self.rows:
-            shown = escape(render.printable(step.name))
-            self.rows[step.name] = self.bar.add_task(shown, total=step.total, text="")
-        row = self.rows[step.name]
-        self.bar.update(row, completed=step.step, total=step.total, text=f"{step.step}/{step.total}")
+        at = told.progress
+        if told.name not in self.rows:
+            shown = escape(render.printable(told.name))
+            self.rows[told.name] = self.bar.add_task(shown, total=at.total, text="")
+        text = f"{at.done:g}/{at.total:g}" if at.stage == "sampling" else at.stage
+        self.bar.update(self.rows[told.name], completed=at.done, total=at.total, text=text)
 
     def add(self, report: Report) -> None:
         """Count a report, print what it wrote, and say at once why it failed."""

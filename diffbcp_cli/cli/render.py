@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from ..errors import DiffbcpError
-
-if TYPE_CHECKING:
-    from ..methods.split_gibbs import Draw
+from ..watch import Progress, Watch
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -38,11 +42,6 @@ def note(text: str) -> None:
 def warn(text: str) -> None:
     """Say something that the user should look at."""
     err.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
-
-
-def waiting(owner: str) -> None:
-    """Say whom a run waits for."""
-    note(f"waiting for another run ({owner})")
 
 
 def failure(error: DiffbcpError, *, about: Path | str | None = None) -> None:
@@ -66,34 +65,57 @@ def as_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-class Progress:
-    """A bar around the draws of one photograph: iteration, inferred noise, active rank, time left."""
+class Bar(Watch):
+    """The watch over one photograph: iterations, inferred noise, active rank, time left; notes and warnings."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, stop: Callable[[], bool], *, quiet: bool) -> None:
+        self.name, self.stop, self.quiet = name, stop, quiet
+        self.stage, self.bar, self.task = "", RichProgress(disable=True), TaskID(0)
 
-    def __call__(self, draws: Iterable[Draw], total: int) -> Iterator[Draw]:
-        """Yield the draws as they come, and show each."""
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("noise {task.fields[noise]}  rank {task.fields[rank]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-        )
-        with RichProgress(*columns, console=err) as bar:
-            task = bar.add_task(escape(self.name), total=total, noise="-", rank="-")
-            for draw in draws:
-                bar.update(task, advance=1, noise=f"{draw.noise_std / 2:.4f}", rank=str(draw.active_rank))
-                yield draw
+    def __enter__(self) -> Self:
+        return self
 
-    @contextmanager
-    def finishing(self) -> Iterator[Callable[[float], None]]:
-        """Show how far the prior is with the picture after the draws; the bar goes when it is done."""
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn())
-        with RichProgress(*columns, console=err, transient=True) as bar:
-            task = bar.add_task(escape(f"{self.name}, finishing"), total=1.0)
-            yield lambda share: bar.update(task, completed=share)
+    def __exit__(self, *ignored: object) -> None:
+        self.bar.stop()
+
+    def note(self, text: str) -> None:
+        """Say something in passing."""
+        if not self.quiet:
+            note(text)
+
+    def warn(self, text: str) -> None:
+        """Say something that the user should look at."""
+        if not self.quiet:
+            warn(text)
+
+    def progress(self, progress: Progress) -> None:
+        """Show how far the run is; every stage has a bar of its own."""
+        if self.quiet:
+            return
+        if progress.stage != self.stage:
+            self.bar.stop()
+            self.stage, self.bar = progress.stage, _bar_of(progress.stage)
+            shown = self.name if progress.stage == "sampling" else f"{self.name}, {progress.stage}"
+            self.task = self.bar.add_task(escape(printable(shown)), total=progress.total, noise="-", rank="-")
+            self.bar.start()
+        numbers = {}
+        if progress.numbers:
+            noise, rank = progress.numbers["noise_std"], progress.numbers["active_rank"]
+            numbers = {"noise": f"{noise:.4f}", "rank": f"{rank:g}"}
+        self.bar.update(self.task, completed=progress.done, total=progress.total, **numbers)  # type: ignore[arg-type]
+
+    def cancelled(self) -> bool:
+        """Whether the user has asked to stop."""
+        return self.stop()
+
+
+def _bar_of(stage: str) -> RichProgress:
+    """The bar of one stage; that of the sampling stays on the screen."""
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(bar_width=None)]
+    if stage != "sampling":
+        return RichProgress(*columns, TimeRemainingColumn(), console=err, transient=True)
+    columns += [MofNCompleteColumn(), TextColumn("noise {task.fields[noise]}  rank {task.fields[rank]}")]
+    return RichProgress(*columns, TimeRemainingColumn(elapsed_when_finished=True), console=err)
 
 
 def summary(record: dict[str, Any]) -> None:

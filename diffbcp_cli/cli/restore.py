@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +17,7 @@ from .models import announce
 from .options import Common, with_options
 
 if TYPE_CHECKING:
-    from ..jobs.one import Job, Saved
+    from ..jobs.job import Job
     from ..jobs.plan import Request
     from ..photos.masks import Polarity
 
@@ -118,7 +117,8 @@ def _check_device(cfg: Options) -> None:
 
 def _job(request: Request, recipe: Recipe) -> Job:
     """The single photograph's job; a record that is given back also gives the name, which fixes the draws."""
-    from ..jobs.one import Job, target_of
+    from ..jobs.job import Job
+    from ..photos.targets import target_of
 
     photo = Path(request.inputs[0])
     name = recipe.record.get("name")
@@ -134,55 +134,38 @@ def _job(request: Request, recipe: Recipe) -> Job:
 
 def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
     """Restore one photograph, show how it goes, and print what was written."""
-    from ..devices import use_threads
-    from ..jobs import one as pipeline
-    from ..jobs.session import open_prior
-    from ..photos import lock
-    from ..run.outcome import Control
+    from ..jobs.earlier import earlier_result
+    from ..jobs.one import restore_photo
+    from ..jobs.session import Session
 
     job, quiet = _job(request, recipe), common.quiet
-    if pipeline.is_finished(job.target) and not common.overwrite:
+    earlier = earlier_result(job, recipe.given, overwrite=common.overwrite)
+    if earlier is not None and earlier.changed is None:
         render.note(f"{job.target.mean} is there already; --overwrite does it again")
-        _show_finished(job, common.as_json)
+        _show(dict(earlier.record), [job.target.mean], common)
         return
-    cfg = {**recipe.given, "threads": use_threads(recipe.given.get("threads", 0))}
-    talk = (_silent, _silent) if quiet else (render.note, render.warn)
-    opened = pipeline.open_job(job, note=talk[0], warn=talk[1])
-    prior = open_prior(cfg, announce=None if quiet else announce, bars=not quiet)
-    waiting = render.waiting if common.wait else None
-    with lock.part_of_folder(job.target.folder, job.target.stem, waiting=waiting), stopping() as stop:
-        control = Control(stop=stop, note=talk[0])
-        if not quiet:
-            progress = render.Progress(job.photo.name)
-            control = replace(control, wrap=progress, finishing=progress.finishing)
-        saved = pipeline.run(opened, cfg, prior=prior, control=control, resume=common.resume)
-    _show(saved, common)
-    if not saved.outcome.finished:
+    session = Session(
+        recipe.given,
+        resume=common.resume,
+        overwrite=common.overwrite,
+        wait=common.wait,
+        announce=None if quiet else announce,
+        bars=not quiet,
+    )
+    with stopping() as stop, render.Bar(job.photo.name, stop, quiet=quiet) as bar:
+        saved = restore_photo(job, session, bar)
+    if not quiet:
+        render.summary(dict(saved.record))
+        for text in saved.warnings:
+            render.warn(text)
+    _show(dict(saved.record), saved.files, common)
+    if saved.status == "interrupted":
         raise typer.Exit(130)
 
 
-def _show(saved: Saved, common: Common) -> None:
-    if not common.quiet:
-        render.summary(saved.record)
-        warning = saved.outcome.convergence.warning()
-        if saved.outcome.finished and warning:
-            render.warn(warning)
+def _show(record: dict[str, Any], files: Sequence[Path], common: Common) -> None:
     if common.as_json:
-        render.as_json(saved.record)
-    else:
-        for written in saved.files:
-            render.path(written)
-
-
-def _show_finished(job: Job, as_json: bool) -> None:
-    import json
-
-    record = json.loads(job.target.file("json").read_text(encoding="utf-8"))
-    if as_json:
         render.as_json(record)
     else:
-        render.path(job.target.mean)
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""
+        for written in files:
+            render.path(written)

@@ -23,9 +23,9 @@ from ..estimators.completion import calls_after
 from ..options import LARGE, Given, Options, resolve
 from ..photos.masks import missing_share
 from ..run.large import working_set
-from . import one as pipeline
-from .one import Job
-from .work import explain
+from ..watch import Watch
+from .job import Job, read_job
+from .report import explain
 
 _BUNDLED_PARAMETERS = 6_441_496
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
@@ -64,12 +64,23 @@ class NeededPrior:
     download: int | None
 
 
+class _Doubts(Watch):
+    """Keep the warnings."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Keep one."""
+        self.heard.append(text)
+
+
 def look(jobs: Sequence[Job], cfg: Given | Options, prior: NeededPrior | None) -> Iterator[Look]:
     """Read each photograph and its mask, and estimate what its restoration costs; nothing is written."""
     for job in jobs:
-        notes: list[str] = []
+        watch = _Doubts()
         try:
-            opened = pipeline.read_job(job, note=lambda text: None, warn=notes.append)
+            opened = read_job(job, watch)
         except Exception as error:  # becomes a line of the overview
             yield Look(job.name, error=explain(error))
             continue
@@ -84,7 +95,7 @@ def look(jobs: Sequence[Job], cfg: Given | Options, prior: NeededPrior | None) -
             missing_share=share,
             seconds=seconds(photo.width * photo.height, photo.channels, suited, prior),
             memory=memory(photo.height, photo.width, photo.channels, suited, prior),
-            notes=tuple(notes),
+            notes=tuple(watch.heard),
         )
 
 

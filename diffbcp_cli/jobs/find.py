@@ -1,7 +1,7 @@
 """Which photographs an argument means: a file, a folder, a pattern, or a list.
 
 A photograph's name is its path in the folder that was given. The name fixes the seed and the place of the
-results, so neither depends on the order, on other files, or on how the work is spread.
+results, so neither depends on the order, on other files, or on how the work is shared out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DiffbcpError, InputError, UsageError
-from ..photos.photo import SUFFIXES
-from ..scoring.pairs import COMPANIONS
-
-OUR_KINDS = ("mean", *COMPANIONS)  # `photo.KIND.png` is a result of an earlier run
+from ..photos.folders import images_in, is_image
+from ..photos.targets import is_result
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def find_photos(
     left_out = 0
     for text in (*(t for t in inputs if t != "-"), *(listed if "-" in inputs else ())):
         for found in _expand(text, skip, literal=text in listed):
-            if found.problem is None and _is_ours(found.path):
+            if found.problem is None and is_result(found.path):
                 left_out += 1
                 continue
             placed = found if root is None or found.problem else _under(root, found.path)
@@ -93,11 +91,6 @@ def _is_pattern(text: str) -> bool:
     return glob.has_magic(text) and not os.path.lexists(text)
 
 
-def _is_ours(path: Path) -> bool:
-    stem, _, kind = path.stem.rpartition(".")
-    return bool(stem) and kind in OUR_KINDS
-
-
 def _expand(text: str, skip: set[str], *, literal: bool) -> Iterator[Found]:
     path = Path(text)
     if path.is_dir():
@@ -109,21 +102,16 @@ def _expand(text: str, skip: set[str], *, literal: bool) -> Iterator[Found]:
 
 
 def _in_folder(folder: Path, skip: set[str]) -> Iterator[Found]:
-    """Images below a folder. Links to folders are not followed, so there are no loops; hidden ones are left out."""
+    """The images below a folder, by the rule of `photos.folders`, and the sub-folders that cannot be read."""
     problems: list[OSError] = []
-    empty = True
-    for at, folders, names in os.walk(folder, onerror=problems.append):
-        folders[:] = [f for f in folders if f[0] != "." and os.path.realpath(Path(at, f)) not in skip]
-        for name in names:
-            path = Path(at, name)
-            if name[0] != "." and path.suffix.lower() in SUFFIXES and os.path.realpath(path) not in skip:
-                empty = False
-                yield Found(path, path.relative_to(folder).as_posix())
+    apart = [Path(path) for path in skip]
+    paths = images_in(folder, results=True, apart_from=apart, on_error=problems.append)
+    yield from (Found(path, path.relative_to(folder).as_posix()) for path in paths)
     for error in problems:
         where = Path(os.fsdecode(error.filename or folder))
         why = (error.strerror or str(error)).lower()
         yield Found(where, where.as_posix(), InputError(f"the folder {where} cannot be read: {why}"))
-    if empty and not problems:
+    if not paths and not problems:
         yield Found(folder, folder.as_posix(), InputError(f"{folder} holds no images", hint=f"ls {folder}"))
 
 
@@ -136,7 +124,7 @@ def _matching(pattern: str, skip: set[str]) -> Iterator[Found]:
     for path in fixed.glob(str(Path(pattern).relative_to(fixed))):
         name = path.relative_to(fixed)
         hidden = any(part[0] == "." for part in name.parts)
-        if path.suffix.lower() in SUFFIXES and not hidden and not path.is_dir():
+        if is_image(path.name) and not hidden and not path.is_dir():
             empty = False
             if os.path.realpath(path) not in skip:
                 yield Found(path, name.as_posix())

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DiffbcpError, InputError, MaskError, UsageError
+from ..options import Given, Options, resolve
+from ..photos import files
+from ..photos.folders import images_in
 from ..photos.masks import ALPHA, Polarity
 from ..photos.photo import MAX_PIXELS, SUFFIXES
-from ..scoring.pairs import images_in
-from .find import Found, find_photos, in_shard
-from .one import Job, Target, is_finished
+from ..photos.results import Record
+from ..photos.targets import Target
+from .earlier import earlier_result
+from .find import Findings, Found, find_photos, in_shard
+from .job import Bad, Job
 
 SUMMARY = "summary"  # summary.json and summary.csv are the batch's own
-ENDINGS = ("json", "mean.png", "mean.tiff", "std.png", "std.tiff")
 
 
 @dataclass(frozen=True)
@@ -35,27 +39,40 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Bad:
-    """A photograph that cannot become a job, and why."""
-
-    name: str
-    photo: Path
-    error: DiffbcpError
-
-
-@dataclass(frozen=True)
 class Plan:
-    """jobs: to be done. finished: whose results are there already. bad: that cannot be done."""
+    """jobs: to be done. finished: whose results are there already, with their records. bad: that cannot be done.
+
+    again: why some jobs are done although a result is there, by name. left_out: results among the inputs.
+    """
 
     jobs: tuple[Job, ...]
-    finished: tuple[Job, ...]
+    finished: tuple[tuple[Job, Record], ...]
     bad: tuple[Bad, ...]
+    again: Mapping[str, str]
     left_out: int = 0
 
 
-def make_plan(request: Request) -> Plan:
-    """Find the photographs, match masks, and see that every result has a place of its own in the output."""
+def make_plan(request: Request, given: Given | Options | None = None) -> Plan:
+    """Find the photographs, match masks, and see that every result has a place of its own in the output.
+
+    Names that clash are looked for among all photographs, whichever part of them is done here.
+    """
     _check(request)
+    found, given = _find(request), given or {}
+    masks = Masks(request.mask)
+    made = [_job(one, request, masks) for one in found.photos]
+    inputs = files.inodes(path for item in made if isinstance(item, Job) for path in item.inputs)
+    placed = _apart_from_each_other([item for item in made if isinstance(item, Job)])
+    placed = [_apart_from_inputs(item, resolve(given).save, inputs) for item in placed]
+    bad = [item for item in (*made, *placed) if isinstance(item, Bad)]
+    jobs = [item for item in placed if isinstance(item, Job)]
+    if request.shard is not None:
+        bad = [one for one in bad if in_shard(one.name, request.shard)]
+        jobs = [job for job in jobs if in_shard(job.name, request.shard)]
+    return _without_finished(jobs, bad, request, given, found.left_out)
+
+
+def _find(request: Request) -> Findings:
     mask = request.mask
     apart = [request.out] if mask is None or mask == ALPHA else [request.out, Path(mask)]
     arguments = {os.path.realpath(text) for text in request.inputs}
@@ -69,16 +86,27 @@ def make_plan(request: Request) -> Plan:
         raise only.problem
     if not found.photos:
         raise InputError("there is no photograph to restore", hint="name files, folders or patterns")
-    mine = [f for f in found.photos if request.shard is None or in_shard(f.name, request.shard)]
-    masks = Masks(mask)
-    made = [_job(one, request, masks) for one in mine]
-    placed = _apart_from_each_other([item for item in made if isinstance(item, Job)])
-    bad = [item for item in (*made, *placed) if isinstance(item, Bad)]
-    jobs = [item for item in placed if isinstance(item, Job)]
-    finished = [] if request.overwrite else [job for job in jobs if is_finished(job.target)]
-    return Plan(
-        tuple(job for job in jobs if job not in finished), tuple(finished), tuple(bad), found.left_out
-    )
+    return found
+
+
+def _without_finished(
+    jobs: Sequence[Job], bad: list[Bad], request: Request, given: Given | Options, left_out: int
+) -> Plan:
+    """Set apart the jobs whose results are there already, of the same inputs and options."""
+    todo, finished, again = [], [], {}
+    for job in jobs:
+        try:
+            earlier = earlier_result(job, given, overwrite=request.overwrite)
+        except DiffbcpError as error:
+            bad.append(Bad(job.name, job.photo, error))
+            continue
+        if earlier is not None and earlier.changed is None:
+            finished.append((job, earlier.record))
+            continue
+        todo.append(job)
+        if earlier is not None and earlier.changed is not None:
+            again[job.name] = earlier.changed
+    return Plan(tuple(todo), tuple(finished), tuple(bad), again, left_out)
 
 
 def _check(request: Request) -> None:
@@ -96,7 +124,7 @@ class Masks:
         self.source = source
         self.folder = Path(source) if source is not None and Path(source).is_dir() else None
         self.table: defaultdict[str, list[Path]] = defaultdict(list)
-        for path in images_in(self.folder) if self.folder is not None else ():
+        for path in images_in(self.folder, results=True) if self.folder is not None else ():
             key = path.relative_to(self.folder).as_posix() if self.folder else ""
             self.table[key].append(path)
             self.table[key.removesuffix(path.suffix)].append(path)
@@ -137,7 +165,7 @@ def _target(name: str, out: Path) -> Target:
     if relative.is_absolute() or os.pardir in relative.parts or not relative.stem:
         raise InputError(f"the results of {name} would be outside {out}", hint="rename the photograph")
     home = os.path.realpath(out)
-    for path in (folder, target.mean, *(target.file(ending) for ending in ENDINGS)):
+    for path in (folder, *target.every_file()):
         if os.path.commonpath([home, os.path.realpath(path)]) != home:
             raise InputError(
                 f"{path} is a link that leads out of {out}",
@@ -149,7 +177,7 @@ def _target(name: str, out: Path) -> Target:
 
 
 def _apart_from_each_other(jobs: Sequence[Job]) -> list[Job | Bad]:
-    """Photographs whose results would have the same names are all refused: none is lost unnoticed."""
+    """Refuse all photographs whose results would have the same names: otherwise one would replace the other."""
     places: defaultdict[Path, list[Job]] = defaultdict(list)
     for job in jobs:
         places[job.target.mean].append(job)
@@ -164,6 +192,19 @@ def _apart_from_each_other(jobs: Sequence[Job]) -> list[Job | Bad]:
         )
         made.append(Bad(job.name, job.photo, error))
     return made
+
+
+def _apart_from_inputs(
+    item: Job | Bad, save: Sequence[str], inputs: Mapping[tuple[int, int], Path]
+) -> Job | Bad:
+    """Refuse a photograph whose results would be written over any photograph or mask of the batch."""
+    if isinstance(item, Bad):
+        return item
+    try:
+        files.refuse_inputs(item.target.files_for(save, floats=True), inputs)
+    except UsageError as error:
+        return Bad(item.name, item.photo, error)
+    return item
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -1,49 +1,76 @@
-"""Work on this machine: in this process, or in several that live and die by themselves."""
+"""Work on this machine, in this process or in several."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-from ..devices import use_threads
 from ..errors import DiffbcpError
-from .one import Job
-from .session import open_prior
-from .work import Report, Step, Stopping, Task, Tell, failed, restore_job
+from ..watch import Progress, Watch
+from .job import Job
+from .one import report_photo
+from .report import Report, failed
+from .session import Session
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ATTEMPTS = 2  # of a photograph whose process died
 _LOOK = 0.2  # seconds between looks at the stop flag
 
 
-def run_here(jobs: Sequence[Job], task: Task, *, tell: Tell, stopping: Stopping) -> Iterator[Report]:
+@dataclass(frozen=True)
+class Told:
+    """How far the photograph of this name has come; a message of a worker."""
+
+    name: str
+    progress: Progress
+
+
+Tell = Callable[[Told], None]
+Stopping = Callable[[], bool]
+
+
+class Telling(Watch):
+    """The watch over one photograph of many."""
+
+    def __init__(self, name: str, tell: Tell, stopping: Stopping) -> None:
+        self.name, self.tell = name, tell
+        self.stopping = stopping
+
+    def progress(self, progress: Progress) -> None:
+        """Pass it on, with the photograph's name."""
+        self.tell(Told(self.name, progress))
+
+    def cancelled(self) -> bool:
+        """Whether all are to stop."""
+        return self.stopping()
+
+
+def run_here(jobs: Sequence[Job], session: Session, *, tell: Tell, stopping: Stopping) -> Iterator[Report]:
     """Restore one photograph after another in this process, with one prior for all."""
-    if not jobs:
-        return
-    use_threads(task.usual.threads)
-    prior = open_prior(task.cfg)
+    if jobs:
+        _ = session.prior  # one that cannot be loaded ends the run, not each photograph
     for job in jobs:
         if stopping():
             return
-        yield restore_job(job, task, prior, tell=tell, stopping=stopping)
+        yield report_photo(job, session, Telling(job.name, tell, stopping))
 
 
 def run_processes(
-    jobs: Sequence[Job], task: Task, count: int, *, gpus: int = 0, tell: Tell, stopping: Stopping
+    jobs: Sequence[Job], session: Session, count: int, *, gpus: int = 0, tell: Tell, stopping: Stopping
 ) -> Iterator[Report]:
     """Restore `count` photographs at a time, each in a process of its own; reports come as they finish.
 
-    A process that dies takes nothing with it: its photograph is tried once more in a new one. gpus: if more
-    than one, processes are dealt out to them in turn.
+    When a process dies, its photograph is tried once more in a new one; the others are not affected. gpus: if
+    there are several, processes are dealt out to them in turn.
     """
-    pool = _Pool(deque(jobs), task, min(count, len(jobs)), gpus)
+    pool = _Pool(deque(jobs), session, min(count, len(jobs)), gpus)
     try:
         yield from pool.run(tell, stopping)
     finally:
@@ -52,7 +79,7 @@ def run_processes(
 
 @dataclass
 class _Worker:
-    """One process, the pipe to it, and what it is at."""
+    """One process, the pipe to it, and the photograph it works on."""
 
     process: SpawnProcess
     pipe: Connection
@@ -63,7 +90,7 @@ class _Worker:
 @dataclass
 class _Pool:
     waiting: deque[Job]
-    task: Task
+    session: Session
     count: int
     gpus: int
     workers: list[_Worker] = field(default_factory=list)
@@ -90,7 +117,9 @@ class _Pool:
             job = self.waiting.popleft()
             ours, theirs = get_context("spawn").Pipe()
             gpu = gpu_of(seat, self.gpus, os.environ.get(VISIBLE)) if self.gpus > 1 else None
-            process = get_context("spawn").Process(target=_serve, args=(theirs, self.task, gpu), daemon=True)
+            process = get_context("spawn").Process(
+                target=_serve, args=(theirs, self.session, gpu), daemon=True
+            )
             process.start()
             theirs.close()
             _send(ours, job)
@@ -102,7 +131,7 @@ class _Pool:
             message = worker.pipe.recv()
         except (EOFError, OSError):
             return self._bury(worker)
-        if isinstance(message, Step):
+        if isinstance(message, Told):
             tell(message)
             return None
         if isinstance(message, DiffbcpError):
@@ -133,7 +162,7 @@ class _Pool:
         worker.process.join()
 
     def close(self) -> None:
-        """End whatever still runs: after a second Ctrl-C, or when the caller has had enough."""
+        """End whatever still runs: after a second Ctrl-C, or when the caller stops listening."""
         for worker in self.workers:
             worker.process.kill()
         for worker in list(self.workers):
@@ -141,13 +170,13 @@ class _Pool:
 
 
 def _send(pipe: Connection, message: Job | None) -> None:
-    """Send to a worker; one that has died is found out when it is listened to."""
+    """Send to a worker. If it has died, `_listen` will notice."""
     with suppress(OSError):
         pipe.send(message)
 
 
 class _Orders:
-    """What a worker hears: photographs, and None to stop; the end of the parent is an order to stop too."""
+    """What a worker hears: photographs, and None to stop. When its parent ends it stops too."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
@@ -179,18 +208,17 @@ def gpu_of(seat: int, gpus: int, visible: str | None) -> str:
     return entries[seat % gpus].strip()
 
 
-def _serve(pipe: Connection, task: Task, gpu: str | None) -> None:
+def _serve(pipe: Connection, session: Session, gpu: str | None) -> None:
     """A worker's life. Signals are for the parent, which passes them on through the pipe."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if gpu is not None:
         os.environ[VISIBLE] = gpu
     orders = _Orders(pipe)
-    use_threads(task.usual.threads)
     try:
-        prior = open_prior(task.cfg)
+        _ = session.prior
     except DiffbcpError as error:
         pipe.send(error)
         return
     while (job := orders.next()) is not None:
-        pipe.send(restore_job(job, task, prior, tell=pipe.send, stopping=orders.stopping))
+        pipe.send(report_photo(job, session, Telling(job.name, pipe.send, orders.stopping)))

@@ -5,7 +5,6 @@ All machines must have diffbcp and see the photographs, the masks and the output
 
 from __future__ import annotations
 
-import functools
 import os
 import secrets
 from collections import deque
@@ -13,30 +12,37 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..devices import use_threads
 from ..errors import DiffbcpError, UsageError
 from ..options import Options
-from ..priors import LoadedPrior
-from .one import Job
-from .session import open_prior
-from .work import Report, Step, Stopping, Task, Tell, failed, restore_job
+from ..watch import Progress
+from .job import Job
+from .one import report_photo
+from .pool import Stopping, Tell, Telling, Told
+from .report import Report, failed
+from .session import Session
 
 RETRIES = 2  # of a photograph whose machine or process was lost
 _LOOK = 0.2  # seconds between looks at the stop flag
 
 
 def run_cluster(
-    jobs: Sequence[Job], task: Task, *, address: str | None, at_once: int, tell: Tell, stopping: Stopping
+    jobs: Sequence[Job],
+    session: Session,
+    *,
+    address: str | None,
+    at_once: int,
+    tell: Tell,
+    stopping: Stopping,
 ) -> Iterator[Report]:
     """Restore the photographs on the cluster at `address`, or on one of this machine's own.
 
     at_once: tasks that are handed over at a time, 0 for all.
     """
     ray = _ray()
-    started = _connect(ray, address, at_once, task.usual)
+    started = _connect(ray, address, at_once, session.usual)
     stop_file = jobs[0].target.folder / f".diffbcp.{secrets.token_hex(4)}.stop"
     try:
-        restore = ray.remote(**_needs(ray, task.usual))(restore_on_worker)
+        restore = ray.remote(**_needs(ray, session.usual))(restore_on_worker)
         waiting, running = deque(jobs), dict[Any, Job]()
         while waiting or running:
             if stopping() and not stop_file.exists():
@@ -45,11 +51,11 @@ def run_cluster(
                 stop_file.touch()
             while waiting and len(running) < (at_once or len(jobs)):
                 job = waiting.popleft()
-                running[restore.remote(job, task, str(Path.cwd()), stop_file)] = job
+                running[restore.remote(job, session, str(Path.cwd()), stop_file)] = job
             ready, _ = ray.wait(list(running), timeout=_LOOK) if running else ([], [])
             for reference in ready:
                 report = _result(ray, reference, running.pop(reference))
-                tell(Step(report.name, 0, task.usual.iterations))
+                tell(Told(report.name, Progress("sampling", 0, session.usual.iterations)))
                 yield report
     finally:
         stop_file.unlink(missing_ok=True)
@@ -57,16 +63,16 @@ def run_cluster(
             ray.shutdown()
 
 
-def restore_on_worker(job: Job, task: Task, folder: str, stop_file: Path) -> Report:
+_kept: list[Session] = []  # of this process: the next photograph finds the prior loaded
+
+
+def restore_on_worker(job: Job, session: Session, folder: str, stop_file: Path) -> Report:
     """One task, on whatever machine: from the driver's folder, with a prior that the process keeps."""
     os.chdir(folder)
-    use_threads(task.usual.threads)
-    return restore_job(job, task, _prior(task.usual), tell=lambda step: None, stopping=stop_file.exists)
-
-
-@functools.lru_cache(maxsize=1)
-def _prior(cfg: Options) -> LoadedPrior | None:
-    return open_prior(cfg)
+    if _kept != [session]:
+        _kept[:] = [session]
+    _ = _kept[0].prior
+    return report_photo(job, _kept[0], Telling(job.name, lambda told: None, stop_file.exists))
 
 
 def _ray() -> Any:

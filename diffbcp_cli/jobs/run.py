@@ -1,73 +1,87 @@
-"""Do the work of a plan: what failed or was there already first, then every job, and what was left at last."""
+"""Do the work of a plan: first what failed or is there already, then every job, and last what was left."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import psutil
+
 from ..devices import pick_device
-from ..options import Given, Options, resolve
+from ..options import Given, Options
 from . import pool as local
-from .one import Job
+from .job import Job
 from .plan import Plan
-from .work import Report, Stopping, Task, Tell, left, refused, skipped
+from .pool import Stopping, Tell
+from .report import Report, left, of_record, refused
+from .session import Session
 
 EngineName = Literal["local", "ray"]
-Engine = Callable[[Sequence[Job]], Iterator[Report]]
+Engine = Callable[[Sequence[Job], Session], Iterator[Report]]
 
 
 @dataclass(frozen=True)
-class Spread:
-    """How the work is spread. jobs: photographs at a time, 0 to choose. address: of a Ray cluster.
-
-    resume: go on from checkpoints where there are some.
-    """
+class Sharing:
+    """How the work is shared out. jobs: photographs at a time, 0 to choose. address: of a Ray cluster."""
 
     jobs: int = 0
     engine: EngineName = "local"
     address: str | None = None
-    resume: bool = False
 
 
-def settle(cfg: Given) -> Given:
+def settle(given: Given) -> Given:
     """One thread for each of several photographs, unless asked otherwise.
 
-    The number of threads shapes a result's last bits, so it must not follow from how the work is spread.
+    The number of threads shapes a result's last bits, so it must not follow from how the work is shared out.
     """
-    return {**cfg, "threads": cfg.get("threads") or 1}
+    return {**given, "threads": given.get("threads") or 1}
 
 
 def run(
-    plan: Plan, cfg: Given | Options, spread: Spread, *, tell: Tell, stopping: Stopping
+    plan: Plan, session: Session, sharing: Sharing, *, tell: Tell, stopping: Stopping
 ) -> Iterator[Report]:
-    """Yield a report for every photograph of the plan, as they come."""
+    """Yield a report for every photograph of the plan, as they come.
+
+    A photograph that another run is at is put off: others come first. At the end it is waited for, if so asked.
+    """
     yield from (refused(bad) for bad in plan.bad)
-    yield from (skipped(job) for job in plan.finished)
+    for job, record in plan.finished:
+        yield of_record(job, "skipped", record, files=[job.target.mean])
     waiting = {job.name: job for job in plan.jobs}
-    reports = _engine(plan, cfg, spread, tell, stopping)(plan.jobs) if plan.jobs else iter(())
-    for report in reports:
+    engine = _engine(plan, session.usual, sharing, tell, stopping)
+    busy: dict[str, Report] = {}
+    for report in engine(plan.jobs, replace(session, wait=False)) if plan.jobs else ():
+        if report.busy:
+            busy[report.name] = report
+            continue
         del waiting[report.name]
         yield report
         if report.disk_full:
             break
+    else:
+        put_off = [waiting[name] for name in busy]
+        again = engine(put_off, session) if put_off and session.wait and not stopping() else busy.values()
+        for report in again:
+            del waiting[report.name]
+            yield report
     yield from (left(job) for job in waiting.values())
 
 
-def _engine(plan: Plan, cfg: Given | Options, spread: Spread, tell: Tell, stopping: Stopping) -> Engine:
-    task = Task(cfg, spread.resume)
-    if spread.engine == "ray":
+def _engine(plan: Plan, options: Options, sharing: Sharing, tell: Tell, stopping: Stopping) -> Engine:
+    if sharing.engine == "ray":
         from .ray import run_cluster
 
-        return lambda jobs: run_cluster(
-            jobs, task, address=spread.address, at_once=spread.jobs, tell=tell, stopping=stopping
+        return lambda jobs, session: run_cluster(
+            jobs, session, address=sharing.address, at_once=sharing.jobs, tell=tell, stopping=stopping
         )
-    gpus = count_gpus(resolve(cfg))
-    count = spread.jobs or choose_jobs(resolve(cfg), gpus)
-    if min(count, len(plan.jobs)) == 1:
-        return lambda jobs: local.run_here(jobs, task, tell=tell, stopping=stopping)
-    return lambda jobs: local.run_processes(jobs, task, count, gpus=gpus, tell=tell, stopping=stopping)
+    gpus = count_gpus(options)
+    count = sharing.jobs or choose_jobs(options, gpus)
+    if min(count, len(plan.jobs)) <= 1:
+        return lambda jobs, session: local.run_here(jobs, session, tell=tell, stopping=stopping)
+    return lambda jobs, session: local.run_processes(
+        jobs, session, count, gpus=gpus, tell=tell, stopping=stopping
+    )
 
 
 def count_gpus(cfg: Options) -> int:
@@ -82,16 +96,11 @@ def choose_jobs(cfg: Options, gpus: int) -> int:
     """One process for each GPU; without one, as many as there are cores and memory budgets."""
     if gpus > 0:
         return gpus
-    ours = getattr(os, "sched_getaffinity", None)  # not every system can say which cores are ours
-    cores = len(ours(0)) if ours is not None else os.cpu_count() or 1
-    return max(1, min(cores // max(1, cfg.threads), _free_memory() // cfg.memory_budget))
+    memory = psutil.virtual_memory().available // cfg.memory_budget
+    return max(1, min(_cores() // max(1, cfg.threads), int(memory)))
 
 
-def _free_memory() -> int:
-    """Bytes that a new process could have."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
-            sizes = dict(line.split(":", 1) for line in file)
-        return int(sizes["MemAvailable"].split()[0]) * 1024
-    except (OSError, LookupError, ValueError):
-        return 8 * 2**30
+def _cores() -> int:
+    """How many cores this process may use."""
+    ours = getattr(psutil.Process(), "cpu_affinity", None)  # macOS does not know it
+    return len(ours()) if ours is not None else psutil.cpu_count() or 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +25,33 @@ from ..run.outcome import Bools, Control, Floats, Outcome, Snapshot, damaged
 from ..run.windows import restore_in_windows
 
 SMALLEST_SIDE = 16
+
+
+@dataclass
+class Session:
+    """What is the same for every photograph of a run. It crosses processes before its prior is loaded.
+
+    given: the options that were set, or all of them. resume: go on from checkpoints where there are some.
+    overwrite: restore again what is there already. wait: for another run that is at the same photograph.
+    announce, bars: as in `load_prior`.
+    """
+
+    given: Given | Options
+    resume: bool = False
+    overwrite: bool = False
+    wait: bool = False
+    announce: Callable[[Download], None] | None = None
+    bars: bool = False
+
+    @property
+    def usual(self) -> Options:
+        """The options for a photograph of usual size."""
+        return resolve(self.given)
+
+    @cached_property
+    def prior(self) -> LoadedPrior | None:
+        """The prior, loaded when it is first asked for."""
+        return open_prior(self.given, announce=self.announce, bars=self.bars)
 
 
 def open_prior(

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
 from ..options import Given, Options, resolve, to_mapping
 from ..photos import files
 from .one import versions
 from .plan import SUMMARY
-from .work import Report, Status
+from .report import Report, Status
 
 STATUSES: tuple[Status, ...] = ("done", "skipped", "failed", "interrupted", "left")
 COLUMNS = (
@@ -52,14 +53,48 @@ def document(
     }
 
 
-def save(out: Path, summary: dict[str, Any]) -> list[Path]:
-    """Write both files; a part of a batch has its number in their names."""
-    shard = summary["shard"]
+def refuse_foreign(out: Path, shard: tuple[int, int] | None) -> None:
+    """Refuse to replace files that no batch of ours wrote."""
+    table, record = _paths(out, None if shard is None else f"{shard[0]}/{shard[1]}")
+    foreign = [path for path, ours in ((table, _is_our_table), (record, _is_our_record)) if not ours(path)]
+    for path in foreign:
+        raise UsageError(
+            f"{path} was not written by diffbcp, and the summary would replace it",
+            hint="move it away, or name another folder with -o",
+        )
+
+
+def _is_our_table(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.readline().startswith(f"{COLUMNS[0]},{COLUMNS[1]},".encode())
+    except OSError:  # not there, most likely; if it cannot be written either, that will be said
+        return True
+
+
+def _is_our_record(path: Path) -> bool:
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"images", "results", "versions"} <= found.keys()
+
+
+def _paths(out: Path, shard: str | None) -> tuple[Path, Path]:
+    """The two files; a part of a batch has its number in their names."""
     stem = SUMMARY if shard is None else f"{SUMMARY}.{shard.replace('/', '-of-')}"
+    return out / f"{stem}.csv", out / f"{stem}.json"
+
+
+def save(out: Path, summary: dict[str, Any]) -> list[Path]:
+    """Write both files."""
+    table, record = _paths(out, summary["shard"])
     text = json.dumps(summary, indent=2, allow_nan=False) + "\n"
     return [
-        files.write_bytes(out / f"{stem}.csv", _csv(summary["results"])),
-        files.write_bytes(out / f"{stem}.json", text.encode()),
+        files.write_bytes(table, _csv(summary["results"])),
+        files.write_bytes(record, text.encode()),
     ]
 
 

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -76,18 +76,39 @@ def write_bytes(path: Path, data: bytes) -> Path:
     return path
 
 
-def remove_leftovers(folder: Path, stem: str) -> None:
-    """Remove temporary files and folders of results of `stem` that a killed run has left.
+def remove_leftovers(folder: Path, stem: str, kinds: Iterable[str]) -> None:
+    """Remove the temporary files and folders that a killed run has left of the results of `stem`.
 
-    Others may be at work in the folder: a file of the stem `a.b` is none of the stem `a`.
+    Hold the lock of these results: a running process has such files too. kinds: what may stand between the stem
+    and the suffix. A file of the stem `a.b` is none of the stem `a`.
     """
-    name = re.escape(stem)
-    kinds = "mean|std|lower|upper|prior|panel|trace|rhat|ess|samples|checkpoint"
-    ours = re.compile(rf"\.({name}\.(({kinds})\.)?[a-z]+|diffbcp)\.[0-9a-f]{{8}}\.tmp")
+    ours = re.compile(
+        rf"\.({re.escape(stem)}\.(({'|'.join(kinds)}|checkpoint)\.)?[a-z]+|diffbcp)\.[0-9a-f]{{8}}\.tmp"
+    )
     for path in folder.iterdir():
         if ours.fullmatch(path.name):
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def inodes(paths: Iterable[Path]) -> dict[tuple[int, int], Path]:
+    """Files by device and inode, through links; those that do not exist are left out."""
+    found: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        try:
+            about = path.stat()
+        except (OSError, ValueError):
+            continue
+        found[about.st_dev, about.st_ino] = path
+    return found
+
+
+def refuse_inputs(outputs: Iterable[Path], inputs: Mapping[tuple[int, int], Path]) -> None:
+    """Refuse to write over an input, whatever its name there. inputs: as `inodes` gives them."""
+    for place, path in inodes(outputs).items():
+        if place in inputs:
+            same = "" if path == inputs[place] else f", which is the input {inputs[place]}"
+            raise UsageError(f"a result would be written over {path}{same}", hint="name a folder: -o out/")
 
 
 def ensure_writable(folder: Path) -> Path:

@@ -1,8 +1,8 @@
-"""One run at a time in an output folder: a lock file that says who has it and never goes stale.
+"""One run at a time for the results of each photograph.
 
-The lock is the operating system's (flock), which ends with its process, so a file that a killed run left
-behind locks nothing. What is written in the file is only for the message. On a disk that has no locks, runs
-are not kept apart.
+The lock belongs to the operating system and ends with its process, so the file that a killed run leaves behind
+locks nothing. The text in the file is only for the message to others. On a disk that knows no locks, runs are not
+kept apart.
 """
 
 from __future__ import annotations
@@ -14,44 +14,45 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from ..errors import OutputError, UsageError
 
-FOLDER_LOCK = ".diffbcp.lock"
-_BUSY = (errno.EWOULDBLOCK, errno.EACCES)
-_LOOK = 0.3  # seconds between two looks at a lock that is waited for
+SUFFIX = ".diffbcp.lock"
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}  # what a disk without locks says
+_TEXT_AT = 1  # Windows locks the first byte against reading too
+_LOOK = 0.3  # seconds between two tries
+
+
+class BusyError(UsageError):
+    """Another run has the lock."""
+
+
+def lock_of(folder: Path, stem: str) -> Path:
+    """The lock file of the results in `folder` whose names start with `stem`."""
+    return folder / f".{hashlib.sha256(os.fsencode(stem)).hexdigest()[:16]}{SUFFIX}"
 
 
 @contextmanager
-def whole_folder(folder: Path, *, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Have the folder for oneself. waiting: if given, wait for others and first call it with who they are."""
-    with _held(folder / FOLDER_LOCK, shared=False, waiting=waiting):
-        yield
-
-
-@contextmanager
-def part_of_folder(
-    folder: Path, part: str, *, waiting: Callable[[str], None] | None = None
+def results_of(
+    folder: Path, stem: str, *, waiting: Callable[[str], None] | None = None, stop: Callable[[], bool] = bool
 ) -> Iterator[None]:
-    """Have one part of the folder; others may have other parts at the same time, but nobody the whole."""
-    with ExitStack() as stack:
-        stack.enter_context(_held(folder / FOLDER_LOCK, shared=True, waiting=waiting))
-        name = hashlib.sha256(os.fsencode(part)).hexdigest()[:16]
-        stack.enter_context(_held(folder / f".{name}{FOLDER_LOCK}", shared=False, waiting=waiting))
-        yield
+    """Have the results of one photograph to oneself.
 
-
-@contextmanager
-def _held(path: Path, *, shared: bool, waiting: Callable[[str], None] | None) -> Iterator[None]:
+    waiting: if given, wait for another run, and first call it with who that is. stop: ends the waiting when True.
+    """
+    path = lock_of(folder, stem)
+    lock = FileLock(path, timeout=0, fallback_to_soft=False, on_acquired=_sign)
     said = False
-    while (descriptor := _try(path, shared=shared)) is None:
+    while not _taken(lock, path):
         owner = _owner(path)
-        if waiting is None:
-            raise UsageError(
-                f"another run ({owner}) is writing to {path.parent}",
-                hint="wait for it with --wait, or name another folder with -o",
+        if waiting is None or stop():
+            raise BusyError(
+                f"another run ({owner}) is at {folder / stem}",
+                hint="wait for it with --wait, or use another -o",
             )
         if not said:
             waiting(owner)
@@ -60,61 +61,47 @@ def _held(path: Path, *, shared: bool, waiting: Callable[[str], None] | None) ->
     try:
         yield
     finally:
-        _release(path, descriptor)
+        _release(lock, path)
 
 
-def _try(path: Path, *, shared: bool) -> int | None:
-    """Take the lock and return its file descriptor, or None if another run has it."""
-    import fcntl
-
-    while True:
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            raise OutputError(
-                f"cannot make the lock {path}: {(error.strerror or str(error)).lower()}"
-            ) from error
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _BUSY:
-                os.close(descriptor)
-                return None
-            # a disk without locks: files are still written whole, so go on
-        if _is_at(path, descriptor):
-            _sign(descriptor)
-            return descriptor
-        os.close(descriptor)  # its last owner removed it meanwhile
-
-
-def _release(path: Path, descriptor: int) -> None:
-    """Remove the file if nobody else holds it, and let go."""
-    import fcntl
-
-    with suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_at(path, descriptor):
-            path.unlink()
-    os.close(descriptor)
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
+def _taken(lock: FileLock, path: Path) -> bool:
+    """Try to take the lock once. True on a disk without locks: files are still written whole."""
     try:
-        return os.path.samestat(path.lstat(), os.fstat(descriptor))
-    except FileNotFoundError:
+        lock.acquire()
+    except Timeout:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            reason = (error.strerror or str(error)).lower()
+            raise OutputError(f"cannot make the lock {path}: {reason}") from error
+        with suppress(OSError):
+            path.unlink()
+    return True
+
+
+def _release(lock: FileLock, path: Path) -> None:
+    """Remove the file and let go; in this order, so that nobody's lock is removed."""
+    if not lock.is_locked:
+        return
+    with suppress(OSError):  # Windows removes no file that is open
+        path.unlink()
+    lock.release()
 
 
 def _sign(descriptor: int) -> None:
+    """Write who has the lock."""
     text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%FT%T%z")})
     with suppress(OSError):  # a full disk: the lock holds all the same
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, text.encode(), 0)
+        os.lseek(descriptor, _TEXT_AT, os.SEEK_SET)
+        os.write(descriptor, text.encode())
 
 
 def _owner(path: Path) -> str:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb", buffering=0) as file:
+            file.seek(_TEXT_AT)
+            found = json.loads(file.read())
         return f"process {int(found['pid'])} on {found['host']} since {found['since']}"
     except (OSError, ValueError, LookupError, TypeError):
         return "of unknown owner"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import stat
 import warnings
@@ -52,7 +53,7 @@ class Photo:
     pixels: (H, W, C) float32 in [0, 1], C = 1 grey or 3 RGB; a float file keeps its values, NaN among them.
     alpha: (H, W) float32 in [0, 1], 0 is transparent; None when the file has none.
     depth: of the file's samples. icc, exif: as in the file, but EXIF no longer asks to turn the picture.
-    notes: what was changed on reading, for the user.
+    notes: what was changed on reading, for the user. digest: SHA-256 of the file.
     """
 
     pixels: Floats
@@ -64,6 +65,7 @@ class Photo:
     format: str
     path: Path
     notes: tuple[str, ...] = ()
+    digest: str = ""
 
     @property
     def height(self) -> int:
@@ -89,7 +91,8 @@ class Photo:
 def read_photo(path: Path, *, max_pixels: int = MAX_PIXELS) -> Photo:
     """Read PNG, JPEG, WebP, TIFF, BMP or .npy: 8, 16 bit or float, grey or RGB, with or without alpha."""
     path = Path(path)
-    raster = decode(read_bytes(path), path.name, max_pixels=max_pixels)
+    data = read_bytes(path)
+    raster = decode(data, path.name, max_pixels=max_pixels)
     values = _unit(raster.samples)
     count = values.shape[2]
     colours = 3 if count >= 3 else 1
@@ -99,7 +102,16 @@ def read_photo(path: Path, *, max_pixels: int = MAX_PIXELS) -> Photo:
         _check_range(pixels, path.name)
     depth: Depth = str(raster.samples.dtype)  # type: ignore[assignment]  # decode gives these three
     return Photo(
-        pixels, alpha, depth, colours == 1, raster.icc, raster.exif, raster.format, path, notes=raster.notes
+        pixels,
+        alpha,
+        depth,
+        colours == 1,
+        raster.icc,
+        raster.exif,
+        raster.format,
+        path,
+        notes=raster.notes,
+        digest=digest(data),
     )
 
 
@@ -157,6 +169,11 @@ def check_suffix(path: Path) -> str:
             f"{path} has {what}, so its format is unknown", hint=f"use one of {', '.join(SUFFIXES)}"
         )
     return suffix
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 of the content of a file, in hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def read_bytes(path: Path) -> bytes:

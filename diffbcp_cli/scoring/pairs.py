@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..photos.folders import images_in
 from ..photos.masks import ALPHA
-from ..photos.photo import SUFFIXES
-
-# `photo.KIND.png` beside a result belong to it and are no results of their own.
-COMPANIONS = ("std", "lower", "upper", "prior", "panel", "trace", "mask", "rhat", "ess")
+from ..photos.targets import is_result
 
 
 @dataclass(frozen=True)
@@ -103,8 +101,8 @@ def read_run(path: Path | None) -> Run:
 
 def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:
     found = _results_in(results, apart_from=truth)
-    truths = _Index(images_in(truth), truth)
-    masks = _Index(images_in(mask), mask) if mask is not None and mask.is_dir() else None
+    truths = _Index(images_in(truth, results=True), truth)
+    masks = _Index(images_in(mask, results=True), mask) if mask is not None and mask.is_dir() else None
     pairs, lone = [], []
     problems: dict[str, InputError] = {}
     for name, result in found.items():
@@ -151,26 +149,15 @@ def _results_in(folder: Path, *, apart_from: Path) -> dict[str, Path]:
     nested = apart_from.resolve() != folder.resolve() and apart_from.resolve().is_relative_to(
         folder.resolve()
     )
-    for path in images_in(folder):
+    for path in images_in(folder, results=True):
         if nested and path.resolve().is_relative_to(apart_from.resolve()):
             continue
-        if path.stem.rpartition(".")[2] in COMPANIONS and "." in path.stem:
+        if is_result(path) and not path.stem.endswith(".mean"):  # it belongs to a result
             continue
         name = (path.parent.relative_to(folder) / _name_of(path)).as_posix()
         if name not in found or path.stem.endswith(".mean"):
             found[name] = path
     return found
-
-
-def images_in(folder: Path) -> list[Path]:
-    """Image files below the folder in a fixed order; hidden ones are left out."""
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES
-        and path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
 
 
 def _name_of(result: Path) -> str:
@@ -198,7 +185,7 @@ def _pair(name: str, result: Path, truth: Path, mask: Path | None) -> Pair:
 def _mask_for(name: str, masks: _Index | None, mask: Path | None) -> Path | None:
     if mask is None or not mask.is_dir():
         return mask
-    index = masks or _Index(images_in(mask), mask)
+    index = masks or _Index(images_in(mask, results=True), mask)
     found = index.find(name, what="mask")
     if found is None:
         raise InputError(

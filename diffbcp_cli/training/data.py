@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Generator, Tensor
 
 from ..errors import InputError
+from ..photos.folders import images_in
 from ..photos.mask_kinds import Per, make
 from ..photos.photo import read_photo
 from ..priors.interpolate import interpolate
@@ -50,8 +51,8 @@ def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None =
     folder, without = folder.resolve(), without and without.resolve()
     pixels: dict[str, Pixels] = {}
     skipped: dict[str, str] = {}
-    found = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    for path in sorted(path for path in found if without is None or without not in path.parents):
+    apart = [] if without is None else [without]
+    for path in images_in(folder, results=False, suffixes=SUFFIXES, apart_from=apart):
         name = path.relative_to(folder).as_posix()
         try:
             pixels[name] = _read(path, at_least=settings.crop)

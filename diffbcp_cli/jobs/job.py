@@ -1,0 +1,99 @@
+"""One photograph to restore: its files, and where the results go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DiffbcpError
+from ..photos import files, masks
+from ..photos import photo as images
+from ..photos.photo import Photo
+from ..photos.targets import Target, check_name
+from ..units import Bools
+from ..watch import Watch
+
+
+@dataclass(frozen=True)
+class Job:
+    """One photograph to restore. mask: a path, "alpha", or None when nothing is missing.
+
+    name: the relative path of the photograph, which with the seed fixes every draw.
+    """
+
+    photo: Path
+    mask: Path | str | None
+    target: Target
+    name: str
+    polarity: masks.Polarity = "white-fills"
+    max_pixels: int = images.MAX_PIXELS
+
+    @property
+    def command(self) -> str:
+        """What is done: inpaint or denoise."""
+        return "denoise" if self.mask is None else "inpaint"
+
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that the job reads, which no result may replace."""
+        own_file = self.mask is not None and self.mask != masks.ALPHA
+        return [self.photo, Path(str(self.mask))] if own_file else [self.photo]
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A photograph that cannot become a job, and why."""
+
+    name: str
+    photo: Path
+    error: DiffbcpError
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A job whose files have been read: the photograph, and which of its entries (H, W, C) are observed."""
+
+    job: Job
+    photo: Photo
+    observed: Bools
+
+
+def read_job(job: Job, watch: Watch) -> Opened:
+    """Read the photograph and its mask, and see that they go together; nothing is written."""
+    check_name(job.target, job.photo)
+    photo = images.read_photo(job.photo, max_pixels=job.max_pixels)
+    for text in photo.notes:
+        watch.note(f"{photo.name}: {text}")
+    return Opened(job, photo, _observed(job, photo, watch))
+
+
+def check_outputs(opened: Opened, save: tuple[str, ...], watch: Watch) -> None:
+    """See that results can be written, and over no input, before anything is computed."""
+    job, photo = opened.job, opened.photo
+    outputs = job.target.files_for(save, floats=photo.depth == "float32")
+    files.refuse_inputs(outputs, files.inodes(job.inputs))
+    files.ensure_writable(job.target.folder)
+    for loss in images.losses(job.target.mean, photo):
+        watch.note(f"{job.target.mean.name}: {loss}")
+
+
+def mask_digest(job: Job) -> str | None:
+    """SHA-256 of the mask's file; None if there is none."""
+    own_file = len(job.inputs) > 1
+    return images.digest(images.read_bytes(job.inputs[1])) if own_file else None
+
+
+def _observed(job: Job, photo: Photo, watch: Watch) -> Bools:
+    """Read the mask (H, W, C), True = observed, and say what it will do."""
+    if job.mask is None:
+        observed = np.ones(photo.pixels.shape, bool)
+    else:
+        observed = masks.read_mask(job.mask, photo, polarity=job.polarity, max_pixels=job.max_pixels)
+        watch.note(f"{photo.name}: {100 * masks.missing_share(observed):.1f} % will be filled")
+        doubt = masks.looks_inverted(observed, photo)
+        if doubt:
+            watch.warn(doubt)
+    masks.check_finite(photo, observed)
+    return observed
