@@ -8,21 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from ..errors import InputError, ModelError, UsageError
 from . import render
+from .score_table import show
 
 if TYPE_CHECKING:
     from ..priors import Download
     from ..scoring.document import Results
     from ..scoring.lpips import Feed, LpipsNetwork
-    from ..scoring.report import Column
     from ..scoring.score import Settings
-
-MAX_ROWS = 60
 
 
 class LpipsChoice(StrEnum):
@@ -62,12 +58,14 @@ TrunkOpt = Annotated[
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 CsvOpt = Annotated[Path | None, typer.Option(help="Write one row per image to this file.")]
 MarkdownOpt = Annotated[Path | None, typer.Option(help="Write the tables as Markdown to this file.")]
-HtmlOpt = Annotated[Path | None, typer.Option(help="Write a page to look at, complete in one file.")]
-PicturesOpt = Annotated[
-    int, typer.Option("--html-images", min=0, help="At most so many images in the page, worst to best.")
+HtmlOpt = Annotated[
+    Path | None, typer.Option(help="Write a report page to this file; it needs no other file.")
 ]
-SeedOpt = Annotated[int, typer.Option(min=0, help="Of the bootstrap intervals.")]
-QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
+PicturesOpt = Annotated[
+    int, typer.Option("--html-images", min=0, help="Most images in the page, worst to best.")
+]
+SeedOpt = Annotated[int, typer.Option(min=0, help="Seed of the bootstrap intervals.")]
+QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
 
 
 def evaluate(
@@ -103,7 +101,7 @@ def evaluate(
     if as_json:
         render.as_json(document)
     else:
-        _show(document)
+        show(document)
     if any(found.failures for found in sets.values()):
         raise typer.Exit(1)
 
@@ -122,7 +120,7 @@ def _results_and_truth(paths: list[Path], truth: Path | None) -> tuple[list[Path
 def _lpips_network(
     choice: LpipsChoice, trunk: Path | None, *, quiet: bool
 ) -> tuple[LpipsNetwork | None, dict[str, str]]:
-    """The network if it is wanted and to be had, and why it is not otherwise. Asked for by name, it must."""
+    """Return the LPIPS network, or None and the reason. If it was asked for by name, a failure is an error."""
     from ..scoring.lpips import load_lpips
 
     if choice is LpipsChoice.NONE:
@@ -156,7 +154,7 @@ def _score(
     *,
     quiet: bool,
 ) -> dict[str, Results]:
-    """Score all sets and report the pairs that failed; a set in which nothing could be scored is an error."""
+    """Score all sets and report the pairs that failed. A set without a single score is an error."""
     from ..scoring.document import Results
     from ..scoring.pairs import match
     from ..scoring.score import Failure, Score, score_all
@@ -181,13 +179,13 @@ def _score(
 
 
 def _remark(scored: Results, *, quiet: bool) -> None:
-    """Say what could not be scored; if that is everything, stop."""
+    """Say what could not be scored. If nothing could, stop."""
     if not scored.scores and len(scored.failures) == 1:
         raise scored.failures[0].error
     for failure in scored.failures:
         render.failure(failure.error, about=failure.name)
     if not scored.scores:
-        raise InputError("not one pair could be scored")
+        raise InputError("no pair could be scored")
     if quiet:
         return
     if scored.matches.lone_results:
@@ -250,65 +248,3 @@ def _write(
     for path in (csv, markdown, html):
         if path is not None and not quiet:
             render.note(f"wrote {path}")
-
-
-# ---- the table ----
-
-
-def _show(document: Mapping[str, Any]) -> None:
-    from ..scoring.report import methods
-
-    render.out.print(_methods_table(document) if len(methods(document)) > 1 else _images_table(document))
-    for key in ("psnr", "ssim", "ms_ssim", "lpips", "interval"):
-        render.out.print(f"[dim]{key}: {escape(document['conventions'][key])}[/dim]")
-
-
-def _table(first: str, columns: list[Column]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, overflow="ellipsis", no_wrap=True, min_width=12)
-    for column in columns:
-        widest = max(map(len, (*column.label.split(), column.text(0.0))))
-        table.add_column(column.label, justify="right", min_width=widest)
-    return table
-
-
-def _images_table(document: Mapping[str, Any]) -> Table:
-    from ..scoring.report import used_columns, value_at
-
-    columns = [column for column in used_columns(document) if column.brief]
-    table = _table("image", columns)
-    records = document["images"]
-    for record in records[:MAX_ROWS]:
-        numbers = (column.text(value_at(record, column.path)) for column in columns)
-        table.add_row(escape(record["name"]), *numbers)
-    if len(records) > MAX_ROWS:
-        table.add_row(f"... {len(records) - MAX_ROWS} more")
-    table.add_section()
-    _add_means(table, f"mean of {document['count']}", document, columns)
-    return table
-
-
-def _methods_table(document: Mapping[str, Any]) -> Table:
-    from ..scoring.report import used_columns
-
-    columns = [column for column in used_columns(document) if column.brief]
-    table = _table("method", columns)
-    for name, one in document["methods"].items():
-        _add_means(table, f"{name} ({one['count']})", one, columns)
-    return table
-
-
-def _add_means(table: Table, label: str, one: Mapping[str, Any], columns: list[Column]) -> None:
-    """A row of means, and below it the two ends of their intervals."""
-    from ..scoring.report import value_at
-
-    means = [column.text(value_at(one["mean"], column.path)) for column in columns]
-    table.add_row(escape(label), *means, style="bold")
-    intervals = [value_at(one["interval"], column.path) for column in columns]
-    if any(intervals):
-        for end, text in enumerate(("  95 % from", "  to")):
-            ends = [
-                column.text(found[end]) if found else ""
-                for column, found in zip(columns, intervals, strict=True)
-            ]
-            table.add_row(text, *ends, style="dim")

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 
 FolderArg = Annotated[Path, typer.Argument(help="Photographs to learn from; sub-folders count.")]
 OutOpt = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new prior.")]
-MinutesOpt = Annotated[
-    float | None, typer.Option(help="Train for this long, all stretches together. [default: 120]")
-]
+MinutesOpt = Annotated[float | None, typer.Option(help="Train for so many minutes in all. [default: 120]")]
 StepsOpt = Annotated[int | None, typer.Option(help="Train for so many steps instead.")]
 ResumeOpt = Annotated[
     bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")
 ]
-SeedOpt = Annotated[int, typer.Option(help="Fixes the first weights, the crops and the noise.")]
+SeedOpt = Annotated[int, typer.Option(help="Seed of the first weights, the crops and the noise.")]
 BatchOpt = Annotated[int, typer.Option("--batch-size", help="Crops per step.")]
 CropOpt = Annotated[int, typer.Option(help="Side of a crop, in pixels.")]
 RateOpt = Annotated[float, typer.Option("--lr", help="Peak learning rate.")]
@@ -34,13 +32,13 @@ FromOpt = Annotated[
     str | None, typer.Option("--from", help="Begin with the weights of a prior, such as natural.")
 ]
 PrecisionOpt = Annotated[
-    str, typer.Option(help="Of the network: auto, fp32 or bf16; auto is bf16 where the processor has it.")
+    str, typer.Option(help="auto, fp32 or bf16; auto is bf16 on a processor that computes in it.")
 ]
 MaskOpt = Annotated[
     float,
     typer.Option(
         "--mask-share",
-        help="Crops with entries missing: 0 trains the denoiser alone, 1 the filler alone; the other stays as it is.",
+        help="Share of crops with missing entries: 0 trains only the denoiser, 1 only the filler.",
     ),
 ]
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
@@ -63,8 +61,7 @@ def train(
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
     from .. import devices, training
-    from ..priors import load_prior
-    from ..training import folder as model_folder
+    from ..training.folder import write_model_folder
 
     if precision == "auto":
         precision = "bf16" if devices.processor_has_bf16() else "fp32"
@@ -79,26 +76,19 @@ def train(
     if resume:
         settings = training.with_network_of(out / training.CHECKPOINT, settings)
     plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
-    if not resume and (out / training.CHECKPOINT).exists():
-        raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
-    if resume and begin is not None:
-        raise UsageError("--resume goes on from a checkpoint, --from begins anew", hint="give one of them")
-    weights = None if begin is None else load_prior(begin, device="cpu").network.state_dict()
-    photos = training.load_photos(folder, settings, without=out)
-    for name, reason in photos.skipped.items():
-        render.warn(f"skipped {name}: {reason}")
-    render.note(f"{len(photos.train)} photographs to train on, {len(photos.held_out)} held out")
+    weights = _first_weights(out, resume, begin)
+    photos = _photos(folder, settings, out)
     state = _resumed(out, settings, photos, plan) if resume else training.fresh_state(settings, weights)
     start = plan.progress(state.step, state.seconds)
     if start >= 1:
-        raise UsageError(f"{out} has come to the end of this plan", hint="a larger --minutes or --steps")
+        raise UsageError(f"{out} has finished this plan", hint="a larger --minutes or --steps")
     infos = training.train(state, photos, settings, plan, out, save_every=60 * save_every)
+    written: list[Path] = []
     with _stop_on_interrupt() as stop:
         for info in _show(infos, start=start, began=state.seconds):
             if info.saved or stop:
-                written = model_folder.write_model_folder(
-                    out, state, settings, photos, plan, source=folder.resolve().name
-                )
+                name = folder.resolve().name
+                written = write_model_folder(out, state, settings, photos, plan, source=name)
             if stop:
                 training.save_state(out / training.CHECKPOINT, state, settings, photos)
                 raise KeyboardInterrupt
@@ -106,8 +96,31 @@ def train(
         render.path(path)
 
 
+def _photos(folder: Path, settings: TrainSettings, out: Path) -> Photos:
+    """Load the photographs, and say which were skipped."""
+    from .. import training
+
+    photos = training.load_photos(folder, settings, without=out)
+    for name, reason in photos.skipped.items():
+        render.warn(f"skipped {name}: {reason}")
+    render.note(f"{len(photos.train)} photographs to train on, {len(photos.held_out)} held out")
+    return photos
+
+
+def _first_weights(out: Path, resume: bool, begin: str | None) -> dict[str, Any] | None:
+    """The weights of the prior to begin with, None for random ones; refuse what does not go together."""
+    from .. import training
+    from ..priors import load_prior
+
+    if not resume and (out / training.CHECKPOINT).exists():
+        raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
+    if resume and begin is not None:
+        raise UsageError("--resume goes on from a checkpoint, --from starts afresh", hint="give one of them")
+    return None if begin is None else dict(load_prior(begin, device="cpu").network.state_dict())
+
+
 def _resumed(out: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> TrainState:
-    """Where training goes on; says from which step, and what is other than before."""
+    """Return the state to go on from; say from which step, and which settings have changed."""
     from .. import training
 
     state = training.resume_point(out, settings, photos, plan)
@@ -119,7 +132,7 @@ def _resumed(out: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> 
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[list[int]]:
-    """Collect Ctrl-C and termination signals, so that the step under way ends first."""
+    """Collect Ctrl-C and SIGTERM, so that the current step ends first."""
     caught: list[int] = []
     before = {
         number: signal.signal(number, lambda got, _: caught.append(got))
@@ -133,7 +146,7 @@ def _stop_on_interrupt() -> Iterator[list[int]]:
 
 
 def _show(infos: Iterator[TrainInfo], *, start: float, began: float) -> Iterator[TrainInfo]:
-    """Pass the steps on, with a bar, and a line at each validation.
+    """Pass the steps on, with a bar and a line at each validation.
 
     start, began: the share of the plan and the seconds of training that were done before.
     """

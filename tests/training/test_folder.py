@@ -57,7 +57,7 @@ def test_the_command_trains_and_refuses_to_start_over(folder, tmp_path, capsys):
     assert run([*arguments, "--steps", "2"]) == 2
     assert run([*arguments, "--steps", "3", "--resume"]) == 0
     assert run([*arguments, "--steps", "3", "--resume"]) == 2
-    assert "end of this plan" in capsys.readouterr().err
+    assert "has finished this plan" in capsys.readouterr().err
     arguments[3] = str(tmp_path / "on")
     assert run([*arguments, "--steps", "1", "--from", str(tmp_path / "out"), "--precision", "fp32"]) == 0
     ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("on", "out"))
