@@ -148,9 +148,11 @@ def rank_change(cusp: Cusp, energy: Tensor, least: float) -> RankChange:
     """Alg. 2: decide what to do, with "inactive" meaning in the spike and of energy (R,) below `least`.
 
     Inactive components are dropped, except the strongest, which stays as a spare. One is added when all are in the
-    slab. The paper drops |lambda_r| < 1e-4 instead, which a spike of standard deviation 0.03 hardly ever gives.
+    slab. The paper drops |lambda_r| < 1e-4 instead, but a spike of standard deviation 0.03 hardly ever gives that.
     """
     drop = ~cusp.in_slab & (energy < least)
     if drop.any():
         drop[torch.where(drop, energy, -math.inf).argmax()] = False
+    # Once zeta has been drawn, zeta_R > R is impossible: the last component is never in the slab, and none is added.
+    # The rule that finds the rank from below is in_slab[:-1].all() with nothing to drop.
     return RankChange(drop, grow=bool(cusp.in_slab.all()))
