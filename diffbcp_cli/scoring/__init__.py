@@ -1,1 +1,1 @@
-"""Scores against a truth: metrics, pairs of pictures, the report."""
+"""Score results against the truth: pairs of files, metrics, the document and its report."""

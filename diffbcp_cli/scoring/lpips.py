@@ -1,8 +1,7 @@
-"""LPIPS: the distance of two pictures in the features of VGG16, weighted by learned linear heads (v0.1).
+"""LPIPS: the distance between the VGG16 features of two pictures, weighted by learned linear heads (v0.1).
 
-The arithmetic is here in full; the weights are not ours. The trunk is `timm/vgg16.tv_in1k` from the Hub,
-the heads (1,472 numbers) are those that the `lpips` package carries. Nothing is ever replaced by random
-weights: what cannot be loaded is a ModelError that says how to get it.
+The weights are not ours. The trunk is `timm/vgg16.tv_in1k` from the Hub. The heads (1,472 numbers) come with the
+`lpips` package. Weights that cannot be loaded are a ModelError that says how to get them, never random weights.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ TRUNK = Source(
 HEADS_VERSION = "v0.1"
 LPIPS_MIN_SIDE = 16
 
-# `features.N` of the convolutions in each of the five stages; a 2 x 2 max-pool stands between the stages.
+# N in `features.N` for the convolutions of each stage; between the stages is a 2 x 2 max-pooling
 _STAGES = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
 _WIDTHS = (64, 128, 256, 512, 512)
-_SHIFT = (-0.030, -0.088, -0.188)  # the mean and the std of ImageNet, for inputs in [-1, 1]
+_SHIFT = (-0.030, -0.088, -0.188)  # mean and std of ImageNet, for inputs in [-1, 1]
 _SCALE = (0.458, 0.448, 0.450)
 _EPSILON = 1e-10
-_WITHOUT = "check the network, HF_ENDPOINT and HF_HUB_OFFLINE, or go on without it: --lpips none"
+_WITHOUT = "check the network, HF_ENDPOINT and HF_HUB_OFFLINE, or leave LPIPS out: --lpips none"
 
 
 @dataclass(frozen=True)
 class LpipsNetwork:
-    """The weights of LPIPS, checked. Make one with `from_states`, or with `load_lpips`.
+    """The weights of LPIPS, with checked shapes. `load_lpips` and `from_states` make one.
 
-    trunk: per stage, the (weight, bias) of its convolutions. heads: per stage, (1, width, 1, 1).
+    trunk: for each stage, the (weight, bias) of its convolutions. heads: for each stage, (1, width, 1, 1).
     """
 
     trunk: tuple[tuple[tuple[Tensor, Tensor], ...], ...]
@@ -83,7 +82,7 @@ class LpipsNetwork:
 
     @torch.no_grad()
     def distance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Sum over stages of the mean over positions of head . (unit a - unit b)^2. (B, 3, H, W) -> (B,)."""
+        """Sum over stages of mean over positions of head . (unit(a) - unit(b))^2. (B, 3, H, W) -> (B,)."""
         shift = torch.tensor(_SHIFT, dtype=a.dtype, device=a.device).view(1, 3, 1, 1)
         scale = torch.tensor(_SCALE, dtype=a.dtype, device=a.device).view(1, 3, 1, 1)
         total = a.new_zeros(len(a))
@@ -97,10 +96,10 @@ class LpipsNetwork:
 def lpips(
     a: NDArray[Any] | Tensor, b: NDArray[Any] | Tensor, network: LpipsNetwork, *, feed: Feed = "standard"
 ) -> float:
-    """LPIPS of two pictures, (H, W, C) or (H, W) in [0, 1]; grey is shown to the network as RGB.
+    """LPIPS of two pictures, (H, W, C) or (H, W) in [0, 1]; a grey picture is repeated in three channels.
 
-    feed "standard" maps to [-1, 1], for which the weights were made; "paper" feeds [0, 1] as it is, as the
-    paper's code does: the two scales of numbers must not be mixed.
+    feed: "standard" maps the input to [-1, 1], for which the weights were trained. "paper" leaves it in [0, 1], as
+    the paper's code does. Numbers from the two must not be compared.
     """
     left, right = _network_input(a, feed), _network_input(b, feed)
     if left.shape != right.shape:
@@ -118,10 +117,10 @@ def load_lpips(
     announce: Callable[[Download], None] | None = None,
     bars: bool = False,
 ) -> LpipsNetwork:
-    """Load the trunk from the Hub (or its cache only, or a file) and the heads of the `lpips` package.
+    """Load the trunk from the Hub and the heads from the `lpips` package.
 
-    trunk_file, heads_file: local files in the same layouts; a local trunk's hash is not checked.
-    announce: called before a download. bars: whether its progress is shown.
+    trunk_file, heads_file: local files to use instead; the hash of a local trunk is not checked.
+    download: False uses the Hub's cache only. announce: called before a download. bars: show its progress.
     """
     heads = read_heads(heads_file or installed_heads())
     trunk = trunk_file or hub_trunk(download=download, announce=announce, bars=bars)
@@ -131,7 +130,7 @@ def load_lpips(
 def hub_trunk(
     *, download: bool = True, announce: Callable[[Download], None] | None = None, bars: bool = False
 ) -> Path:
-    """Path of the pinned VGG16 trunk in the Hub's cache, downloaded first if need be and allowed."""
+    """Return the path of the pinned VGG16 trunk in the Hub's cache; download it first if that is allowed."""
     hub = Hub(TRUNK, announce=announce, bars=bars)
     file = str(TRUNK.file)
     if not download and hub.cached(file) is None:
@@ -149,14 +148,14 @@ def hub_trunk(
     found = sha256_of(path)
     if found != TRUNK.sha256:
         raise ModelError(
-            f"{path} is not the trunk it should be: sha256 {found[:12]}..., not {str(TRUNK.sha256)[:12]}...",
-            hint="delete it and fetch it again",
+            f"{path} is not the expected trunk: sha256 {found[:12]}..., not {str(TRUNK.sha256)[:12]}...",
+            hint="delete it and download it again",
         )
     return path
 
 
 def installed_heads() -> Path:
-    """Path of the linear heads inside the installed `lpips` package, which is not imported."""
+    """Return the path of the linear heads in the installed `lpips` package, without importing it."""
     spec = find_spec("lpips")
     folders = list(spec.submodule_search_locations or []) if spec else []
     for folder in folders:
@@ -164,13 +163,13 @@ def installed_heads() -> Path:
         if path.is_file():
             return path
     raise ModelError(
-        "LPIPS needs the linear heads that the lpips package carries, and it is not installed",
+        "LPIPS needs the linear heads of the lpips package, which is not installed",
         hint="pip install 'diffbcp[lpips]', or just the weights: pip install --no-deps lpips",
     )
 
 
 def read_trunk(path: Path) -> dict[str, Tensor]:
-    """Read the `features.*` tensors of a safetensors file; the classifier is left where it is."""
+    """Read the `features.*` tensors of a safetensors file, without the classifier."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -184,7 +183,7 @@ def read_heads(path: Path) -> dict[str, Tensor]:
     """Read the linear heads, a plain state dict of tensors."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load fails in many ways, all meaning the same to the reader
+    except Exception as error:  # torch.load raises many kinds of errors
         raise ModelError(f"{path} is not a readable state dict: {_first_line(error)}") from error
     if not isinstance(state, dict):
         raise ModelError(f"{path} does not hold a state dict")

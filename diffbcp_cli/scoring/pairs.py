@@ -1,4 +1,4 @@
-"""Which result belongs to which truth, and what else the run left beside it."""
+"""Find the truth of each result, and the files that belong to the result."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from ..photos.targets import is_result
 
 @dataclass(frozen=True)
 class Pair:
-    """One result and its truth. name: the photograph's, with its sub-folders, without suffix.
+    """One result and its truth.
 
-    run: the JSON file of the run that made the result. mask: as asked for, or else the run's own.
+    name: the path of the photograph below its folder, without suffix. run: the JSON file of the run.
+    mask: the mask that was given, or else the one beside the result.
     """
 
     name: str
@@ -33,9 +34,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Matches:
-    """What was paired, what failed to, and what has no partner.
+    """The pairs, the results that could not be paired, and the files without a partner.
 
-    problems: by name, for results that match more than one truth or mask, or lack their mask.
+    problems: by name, for results with more than one truth or mask, or without a mask.
     """
 
     pairs: tuple[Pair, ...]
@@ -45,10 +46,10 @@ class Matches:
 
 
 def match(results: Path, truth: Path, *, mask: Path | None = None) -> Matches:
-    """Pair the results with their truth: two files, or two folders by relative path, then by bare name.
+    """Pair results with their truth: two files, or two folders by relative path, else by file name.
 
-    `photo.mean.png` is the result named `photo`; std, samples, mask and JSON are taken from beside it.
-    mask: one file for all, a folder matched like the truth, or "alpha" for the result's own transparency.
+    `photo.mean.png` is the result of `photo`. Its std, samples, mask and JSON file are those beside it.
+    mask: one file for all, a folder that is matched like the truth, or "alpha" for the result's transparency.
     """
     for path in (results, truth, mask):
         if path is not None and not path.exists() and not (path is mask and str(mask) == ALPHA):
@@ -67,7 +68,7 @@ def match(results: Path, truth: Path, *, mask: Path | None = None) -> Matches:
 
 @dataclass(frozen=True)
 class Run:
-    """What the JSON file of a run says of its inputs. missing_share: what its mask left out, None without."""
+    """The inputs of a run. missing_share: the share of the picture that its mask left out."""
 
     photo: Path | None = None
     mask: Path | None = None
@@ -76,7 +77,7 @@ class Run:
 
 
 def read_run(path: Path | None) -> Run:
-    """Read the JSON file of a run; one that is not there or not ours says nothing."""
+    """Read the inputs of a run from its JSON file; they are all None if the file is missing or not ours."""
     if path is None:
         return Run()
     try:
@@ -122,7 +123,7 @@ def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:
 
 
 class _Index:
-    """Files of a folder, found by relative path or bare name, each with or without suffix."""
+    """The files of a folder by relative path and by file name, each with and without suffix."""
 
     def __init__(self, paths: Iterable[Path], root: Path) -> None:
         self.paths = list(paths)
@@ -135,7 +136,7 @@ class _Index:
                 table[key.removesuffix(path.suffix)].append(path)
 
     def find(self, name: str, *, what: str) -> Path | None:
-        """The one file for `name`, None if there is none; more than one is an error."""
+        """Return the file for `name`, or None. More than one is an InputError."""
         candidates = self._by_path.get(name) or self._by_name.get(name.rsplit("/", 1)[-1]) or []
         if len(candidates) > 1:
             listed = ", ".join(path.name for path in candidates[:3])
@@ -144,7 +145,7 @@ class _Index:
 
 
 def _results_in(folder: Path, *, apart_from: Path) -> dict[str, Path]:
-    """Results by name. A `photo.mean.png` wins over a `photo.png` beside it, which may be its input."""
+    """Results by name. `photo.mean.png` is preferred to a `photo.png` beside it, which may be its input."""
     found: dict[str, Path] = {}
     nested = apart_from.resolve() != folder.resolve() and apart_from.resolve().is_relative_to(
         folder.resolve()
@@ -202,5 +203,5 @@ def _nothing_matched(results: Path, truth: Path, found: Mapping[str, Path], trut
     return InputError(
         f"no result in {results} has a truth of the same name in {truth} "
         f"(for example {next(iter(found.values())).name} and {truths.paths[0].name})",
-        hint="photo.mean.png or photo.png matches photo.png, photo.jpg, ...; rename one side",
+        hint="photo.mean.png or photo.png matches photo.png, photo.jpg, ...; rename the files of one side",
     )

@@ -108,7 +108,7 @@ def test_a_trunk_that_is_not_the_pinned_file_is_refused(monkeypatch, tmp_path):
     needs("lpips")
     (tmp_path / "model.safetensors").write_bytes(b"something else")
     monkeypatch.setattr(perceptual.Hub, "cached", lambda self, file: tmp_path / file)
-    with pytest.raises(ModelError, match="not the trunk it should be"):
+    with pytest.raises(ModelError, match="not the expected trunk"):
         perceptual.load_lpips(download=False)
 
 

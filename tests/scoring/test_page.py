@@ -425,3 +425,21 @@ def test_everything_can_be_reached_with_the_tab_key(opened):
         ".map((e) => e.outerHTML)"
     )
     assert opened.js(unnamed) == []
+
+
+OVERLAPS = """
+const boxes = (svg, selector) =>
+  [...svg.querySelectorAll(selector)].map((e) => [e.textContent, e.getBoundingClientRect()]);
+return [...document.querySelectorAll('#calibration svg')].flatMap((svg) =>
+  boxes(svg, '.label').flatMap(([title, a]) => boxes(svg, '.tick')
+    .filter(([, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+    .map(([tick]) => `${title} and ${tick}`)));
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axis_titles_keep_clear_of_tick_labels(opened, width):
+    opened.open(width=width)
+    assert opened.js("return document.querySelectorAll('#calibration .label').length") == 4
+    assert opened.js(OVERLAPS) == []

@@ -156,7 +156,7 @@ def curves(
     title: str, lines: Sequence[Line], *, x_label: str, y_label: str, diagonal: bool, y_top: float = 1.0
 ) -> Curves:
     """Lay out lines over [0, 1] x [0, y_top]."""
-    left, top, side = 44.0, 10.0, 300.0
+    left, top, side = 58.0, 10.0, 286.0
     bottom = top + side
 
     def x(value: float) -> float:

@@ -222,16 +222,16 @@ def calibration_charts(sets: Sets) -> tuple[charts.Curves | None, charts.Curves 
     if not reliability:
         return None, None
     return charts.curves(
-        "Coverage against level",
+        "Coverage of the intervals",
         reliability,
-        x_label="interval's level",
-        y_label="share of the truth inside",
+        x_label="nominal level of the interval",
+        y_label="share of the truth covered",
         diagonal=True,
     ), charts.curves(
         "Sparsification",
         sparsification,
-        x_label="least certain entries taken away",
-        y_label="error that is left",
+        x_label="removed share, least certain first",
+        y_label="remaining error",
         diagonal=False,
         y_top=max(1.0, *(max(line.y) for line in sparsification)),
     )

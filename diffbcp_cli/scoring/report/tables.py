@@ -11,9 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a record: where it stands and how it is shown. better: +1 higher, -1 lower, 0 neither.
+    """A number of a record: its dotted path and how it is shown.
 
-    brief: whether a terminal has room for it.
+    better: +1 higher, -1 lower, 0 neither. brief: whether the terminal shows it.
     """
 
     path: str
@@ -24,7 +24,7 @@ class Column:
     brief: bool = True
 
     def text(self, value: float | None) -> str:
-        """The number as people read it; a dash when there is none."""
+        """The number as text; a dash if there is none."""
         if value is None:
             return "–"
         return f"{100 * value:.1f}" if self.percent else f"{value:.{self.digits}f}"
@@ -55,7 +55,7 @@ def methods(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def value_at(record: Mapping[str, Any], path: str) -> Any:
-    """What stands at a dotted path; None if it is not there."""
+    """The value at a dotted path, or None."""
     value: Any = record
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -63,7 +63,7 @@ def value_at(record: Mapping[str, Any], path: str) -> Any:
 
 
 def used_columns(document: Mapping[str, Any]) -> list[Column]:
-    """Columns for which some set has a mean."""
+    """The columns for which at least one set has a mean."""
     sets = methods(document).values()
     return [
         column for column in COLUMNS if any(value_at(one["mean"], column.path) is not None for one in sets)
@@ -71,7 +71,7 @@ def used_columns(document: Mapping[str, Any]) -> list[Column]:
 
 
 def csv_text(document: Mapping[str, Any]) -> str:
-    """One row per picture and method, every number of its record in a column of its own."""
+    """One row per picture and method, with a column for every number of the record."""
     rows = []
     for method, one in methods(document).items():
         for record in one["images"]:
@@ -85,7 +85,7 @@ def csv_text(document: Mapping[str, Any]) -> str:
 
 
 def markdown_text(document: Mapping[str, Any]) -> str:
-    """Means with intervals per method, the pictures of each, and how the numbers were made."""
+    """Means with intervals for each method, its pictures, and how the numbers were computed."""
     columns = used_columns(document)
     sets = methods(document)
     lines = _markdown_table(
@@ -112,7 +112,7 @@ def markdown_text(document: Mapping[str, Any]) -> str:
 
 
 def interval_text(one: Mapping[str, Any], column: Column) -> str:
-    """The 95 % interval of a mean as `low to high`; empty when there is none."""
+    """The 95 % interval of a mean as `low to high`; empty if there is none."""
     interval = value_at(one["interval"], column.path)
     return f"{column.text(interval[0])} to {column.text(interval[1])}" if interval else ""
 
