@@ -147,12 +147,7 @@ class _Index:
 def _results_in(folder: Path, *, apart_from: Path) -> dict[str, Path]:
     """Results by name. `photo.mean.png` is preferred to a `photo.png` beside it, which may be its input."""
     found: dict[str, Path] = {}
-    nested = apart_from.resolve() != folder.resolve() and apart_from.resolve().is_relative_to(
-        folder.resolve()
-    )
-    for path in images_in(folder, results=True):
-        if nested and path.resolve().is_relative_to(apart_from.resolve()):
-            continue
+    for path in images_in(folder, results=True, apart_from=[apart_from]):
         if is_result(path) and not path.stem.endswith(".mean"):  # it belongs to a result
             continue
         name = (path.parent.relative_to(folder) / _name_of(path)).as_posix()
