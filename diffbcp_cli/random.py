@@ -1,7 +1,7 @@
 """All random draws. Each takes its `torch.Generator`; nothing here reads a global seed.
 
-Normals and uniforms come from the generator's own device. The few scalar draws (gamma, beta,
-categorical) are turned into float64 on the CPU, because not every device has float64.
+Normals and uniforms are drawn on the generator's own device. Gammas, betas and categorical draws are few: they are
+computed in float64 on the CPU, because not every device has float64.
 """
 
 from __future__ import annotations
@@ -34,9 +34,24 @@ def normal_like(x: Tensor, *, rng: Generator) -> Tensor:
     return normal(tuple(x.shape), rng=rng, dtype=x.dtype).to(x.device)
 
 
+def integer(below: int, *, rng: Generator) -> int:
+    """Draw one of 0 .. below - 1."""
+    return int(torch.randint(below, (), generator=rng, device=rng.device))
+
+
 def permutation(n: int, *, rng: Generator) -> Tensor:
     """Draw a random order of 0 .. n-1, on the generator's device."""
     return torch.randperm(n, generator=rng, device=rng.device)
+
+
+def uniform32(shape: tuple[int, ...], *, rng: Generator) -> Tensor:
+    """Draw uniforms in [0, 1), float32 on the generator's device. They are multiples of 2^-24, zero included."""
+    return torch.rand(shape, generator=rng, device=rng.device, dtype=torch.float32)
+
+
+def bernoulli(shape: tuple[int, ...], share: float, *, rng: Generator) -> Tensor:
+    """Draw bools of `shape` on the generator's device, each True with probability `share`."""
+    return uniform32(shape, rng=rng) < share
 
 
 def _normal64(shape: tuple[int, ...], rng: Generator) -> Tensor:
@@ -45,8 +60,7 @@ def _normal64(shape: tuple[int, ...], rng: Generator) -> Tensor:
 
 def uniform(shape: tuple[int, ...], *, rng: Generator) -> Tensor:
     """Draw uniforms in the open interval (0, 1), float64 on the CPU."""
-    u = torch.rand(shape, generator=rng, device=rng.device, dtype=torch.float32).cpu().double()
-    return u + 2.0**-25  # float32 uniforms are multiples of 2^-24: step off zero
+    return uniform32(shape, rng=rng).cpu().double() + 2.0**-25  # half a step off zero
 
 
 def gamma(shape: Tensor, *, rng: Generator) -> Tensor:

@@ -6,7 +6,9 @@ fails one of them with probability 3e-4 over the choice of seeds; the seeds are 
 
 from __future__ import annotations
 
+import re
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +58,21 @@ def test_the_smallest_and_the_largest_uniform_are_not_zero_and_one(monkeypatch):
     for extreme in (0.0, 1 - 2.0**-24):
         monkeypatch.setattr(torch, "rand", lambda size, value=extreme, **_: torch.full(size, value))
         assert 0 < float(random.uniform((1,), rng=rng())) < 1
+
+
+def test_bernoullis_have_their_share():
+    draws = random.bernoulli((COUNT,), 0.3, rng=rng(10))
+    assert draws.dtype == torch.bool
+    assert stats.binomtest(int(draws.sum()), COUNT, 0.3).pvalue > LEVEL
+    assert not random.bernoulli((COUNT,), 0.0, rng=rng(10)).any()
+    assert random.bernoulli((COUNT,), 1.0, rng=rng(10)).all()
+
+
+def test_integers_are_equally_likely_and_below_their_bound():
+    generator = rng(11)
+    drawn = [random.integer(7, rng=generator) for _ in range(7000)]
+    assert stats.chisquare(np.bincount(drawn, minlength=7)).pvalue > LEVEL
+    assert len(np.bincount(drawn)) == 7
 
 
 @pytest.mark.parametrize("shape", [0.05, 0.3, 0.5, 0.999, 1.0, 1.5, 4.0, 60.0, 5e4])
@@ -123,6 +140,9 @@ DRAWS = {
     "normal": lambda g: random.normal((5,), rng=g),
     "normal_like": lambda g: random.normal_like(torch.zeros(5), rng=g),
     "uniform": lambda g: random.uniform((5,), rng=g),
+    "uniform32": lambda g: random.uniform32((5,), rng=g),
+    "bernoulli": lambda g: random.bernoulli((50,), 0.5, rng=g),
+    "integer": lambda g: torch.tensor(random.integer(2**62, rng=g)),
     "gamma": lambda g: random.gamma(torch.full((5,), 0.4), rng=g),
     "beta": lambda g: random.beta(torch.ones(5), torch.ones(5), rng=g),
     "inverse_gamma": lambda g: random.inverse_gamma(torch.full((5,), 0.4), torch.ones(5), rng=g),
@@ -142,3 +162,16 @@ def test_the_generator_fixes_the_draw_and_the_global_one_is_left_alone(name):
     assert not torch.equal(draw(generator), first)
     assert not torch.equal(draw(rng(8)), first)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+TORCH_DRAW = re.compile(
+    r"torch\.(?:rand\w*|normal|bernoulli|multinomial|poisson)\(|\.(?:normal|uniform|bernoulli)_\("
+)
+
+
+def test_nothing_else_in_the_package_draws_with_torch():
+    package = Path(random.__file__).parent
+    found = {
+        p.relative_to(package).as_posix() for p in package.rglob("*.py") if TORCH_DRAW.search(p.read_text())
+    }
+    assert found == {"random.py"}

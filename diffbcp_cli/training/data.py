@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Generator, Tensor
 
+from .. import random
 from ..errors import InputError
 from ..photos.folders import images_in
 from ..photos.mask_kinds import Per, make
@@ -94,19 +95,19 @@ def _split(pixels: dict[str, Pixels], skipped: dict[str, str]) -> Photos:
 
 def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Tensor:
     """Draw one square crop (3, crop, crop) on [-1, 1]: random photograph, place, zoom, rotation and flip."""
-    photo = photos[_integer(len(photos), rng)]
+    photo = photos[random.integer(len(photos), rng=rng)]
     height, width = photo.shape[:2]
-    zoom, scale, grey = torch.rand(3, generator=rng).tolist()
+    zoom, scale, grey = random.uniform32((3,), rng=rng).tolist()
     size = settings.crop
     if zoom < settings.zoom_share:
         size = min(round(settings.crop * (1 + scale * (settings.zoom_most - 1))), height, width)
-    top, left = _integer(height - size + 1, rng), _integer(width - size + 1, rng)
+    top, left = (random.integer(length - size + 1, rng=rng) for length in (height, width))
     window = photo[top : top + size, left : left + size]
     if size != settings.crop:
         shape = (settings.crop, settings.crop)
         window = np.asarray(Image.fromarray(window).resize(shape, Image.Resampling.BICUBIC))
     crop = as_tensor(window)
-    turn = _integer(8, rng)
+    turn = random.integer(8, rng=rng)
     crop = torch.rot90(crop, turn % 4, (1, 2))
     if turn >= 4:
         crop = crop.flip(2)
@@ -118,10 +119,6 @@ def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) 
 def as_tensor(window: Pixels) -> Tensor:
     """(H, W, 3) bytes -> (3, H, W) on [-1, 1]."""
     return torch.from_numpy(window.copy()).permute(2, 0, 1).float() / 127.5 - 1
-
-
-def _integer(below: int, rng: Generator) -> int:
-    return int(torch.randint(below, (), generator=rng))
 
 
 # ---- masks ----
@@ -140,7 +137,7 @@ _KINDS = (
 def draw_mask(shape: torch.Size, *, rng: Generator) -> Tensor:
     """Draw the known entries of a crop, bool (C, H, W)."""
     channels, height, width = shape
-    draw = np.random.default_rng(int(torch.randint(2**62, (), generator=rng)))
+    draw = np.random.default_rng(random.integer(2**62, rng=rng))
     kind, _, least, most = _KINDS[draw.choice(len(_KINDS), p=[share for _, share, _, _ in _KINDS])]
     missing = draw.uniform(least, most)
     if kind == "uniform":  # log-uniform in the share that is known
@@ -178,14 +175,14 @@ def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator)
     masked = torch.zeros(count, dtype=torch.bool)
     known = torch.ones_like(clean, dtype=torch.bool)
     if settings.network.takes_mask:
-        masked = torch.rand(count, generator=rng) < settings.mask_share
+        masked = random.bernoulli((count,), settings.mask_share, rng=rng)
         for index in masked.nonzero()[:, 0].tolist():
             known[index] = draw_mask(clean.shape[1:], rng=rng)
         known = torch.where(is_grey, known[:, :1], known)
-    z = torch.randn(count, generator=rng).clamp(-3, 3)
+    z = random.normal((count,), rng=rng).clamp(-3, 3)
     median = torch.where(masked, settings.mask_noise, settings.noise_median)
     sigma = median * (settings.noise_spread * z).exp()
-    noise = torch.randn(clean.shape, generator=rng)
+    noise = random.normal_like(clean, rng=rng)
     noise = torch.where(is_grey, noise[:, :1], noise)
     noisy = clean + sigma[:, None, None, None] * noise
     return Batch(clean, interpolate(noisy, known), sigma, known, masked)

@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Generator, Tensor
 
+from .. import random
 from ..errors import InputError, UsageError
 from ..photos.tensors import write_tensors
 from ..priors.networks.natural import Natural, NaturalConfig
@@ -59,7 +60,7 @@ def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = No
         _load_weights(network, start)
     average = copy.deepcopy(network).requires_grad_(False)
     optimizers = make_optimizers(network, settings)
-    return TrainState(network, average, optimizers, rng=torch.Generator().manual_seed(settings.seed))
+    return TrainState(network, average, optimizers, rng=random.generator(settings.seed))
 
 
 def _load_weights(network: Natural, start: Mapping[str, Tensor]) -> None:

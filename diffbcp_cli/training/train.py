@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor
 
+from .. import random
 from ..priors.interpolate import interpolate
 from ..priors.mixed import MixedPrecision
 from ..priors.networks.natural import Natural
@@ -151,12 +152,12 @@ def validate(network: Natural, photos: list[Pixels], *, size: int = 128, seed: i
     clean = torch.stack([_centre(photo, size) for photo in photos])  # (B, 3, size, size)
     denoiser = EDM(network)
     result = {
-        str(level): _psnr(denoiser, clean, 2 * level / 255, rng=torch.Generator().manual_seed(seed + level))
+        str(level): _psnr(denoiser, clean, 2 * level / 255, rng=random.generator(seed + level))
         for level in VALIDATION_LEVELS
     }
     if network.config.takes_mask:
-        rng = torch.Generator().manual_seed(seed)
-        known = torch.rand(len(photos), 1, size, size, generator=rng) < 0.1
+        rng = random.generator(seed)
+        known = random.bernoulli((len(photos), 1, size, size), 0.1, rng=rng)
         result[FILLED] = _psnr(denoiser, clean, FILLED_NOISE, known.expand_as(clean), rng=rng)
     return result
 
@@ -165,7 +166,7 @@ def _psnr(
     denoiser: EDM, clean: Tensor, sigma: float, known: Tensor | None = None, *, rng: Generator
 ) -> float:
     """Add noise to clean (B, 3, h, w), restore it, and return the mean PSNR over the batch."""
-    noisy = clean + sigma * torch.randn(clean.shape, generator=rng)
+    noisy = clean + sigma * random.normal_like(clean, rng=rng)
     if known is not None:
         noisy = interpolate(noisy, known)
     restored = denoiser(noisy, torch.full((len(clean),), sigma), known)
