@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import typer.main
 
 from diffbcp_cli.cli.app import app
-from diffbcp_cli.cli.help import EXAMPLES, PHOTOS
+from diffbcp_cli.cli.help import EXAMPLES, PHOTOS, words_of
 from diffbcp_cli.cli.options import Common, default_text
 from diffbcp_cli.options import GROUPS, METHODS, PRESETS, Option, Options, allowed, flag, kinds, table
 
@@ -45,16 +44,9 @@ def row(parameter: Any) -> str:
     shown = getattr(parameter, "show_default", None)
     default = shown if isinstance(shown, str) else parameter.default
     plain = default is None or default is False or callable(default) or "Sentinel" in type(default).__name__
+    words = "".join(f"`{word}`, " for word in words_of(parameter))[:-2] + ". " if words_of(parameter) else ""
     text = (parameter.help or "").replace("|", "\\|")
-    return f"| {names} | {'' if plain or default == '' else f'`{default}`'} | {_choices(parameter)}{text} |"
-
-
-def _choices(parameter: Any) -> str:
-    """The values that an option takes, if they are few."""
-    annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
-    values = list(annotation) if isinstance(annotation, type(Enum)) else get_args(annotation)
-    named = [str(value) for value in values if isinstance(value, str)]
-    return f"{', '.join(f'`{value}`' for value in named)}. " if named else ""
+    return f"| {names} | {'' if plain or default == '' else f'`{default}`'} | {words}{text} |"
 
 
 def section(name: str, command: Any) -> list[str]:

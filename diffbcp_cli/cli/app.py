@@ -14,7 +14,7 @@ from .. import __version__
 from ..errors import DiffbcpError
 from . import mask, models, render
 from .doctor import doctor
-from .help import ShortHelp
+from .help import Help, ShortHelp
 from .restore import denoise, inpaint
 from .score import evaluate
 from .train import train
@@ -46,9 +46,9 @@ def root(
 
 app.command(cls=ShortHelp)(inpaint)
 app.command(cls=ShortHelp)(denoise)
-app.command()(train)
-app.command()(doctor)
-app.command("eval")(evaluate)
+app.command(cls=Help)(train)
+app.command(cls=Help)(doctor)
+app.command("eval", cls=Help)(evaluate)
 app.add_typer(mask.app, name="mask")
 app.add_typer(models.app, name="models")
 
@@ -56,7 +56,7 @@ app.add_typer(models.app, name="models")
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        app(args=arguments, standalone_mode=True)
+        app(args=arguments, prog_name="diffbcp")
     except DiffbcpError as error:
         render.failure(error)
         return error.exit_code

@@ -1,11 +1,16 @@
-"""Help of `inpaint` and `denoise`: the options that most people need on one screen, or all of them in groups."""
+"""Help on the screen: usage, one example, and the options with what each does.
+
+`inpaint` and `denoise` show the options that most people need on one screen, and all of them with `--help-all`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from enum import EnumMeta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -21,7 +26,26 @@ EXAMPLES = {
 }
 PHOTOS = "PHOTO is a file, a folder, a quoted pattern, or - for a list on stdin."
 _LONGEST = 16  # characters of choices that stand beside the flag
-_METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+Row = tuple[str, str]
+
+
+class Help(TyperCommand):
+    """A command whose help has one line for each option, and no types beside flags."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help; nothing is left for the formatter."""
+        found: list[Any] = [*self.params]
+        arguments = [p for p in found if p.param_type_name == "argument"]
+        options = [p for p in found if p.param_type_name == "option" and p.name != "help"]
+        named = "".join(f" {_argument(p)}" for p in arguments)
+        _show_lines([f"Usage: {ctx.command_path}{named} [OPTIONS]", "", *_paragraphs(self.help)])
+        for title, rows in (
+            ("Arguments", [(_argument(p), p.help) for p in arguments if p.help]),
+            ("Options", [_row_of_parameter(p) for p in options]),
+        ):
+            if rows:
+                _show_panel(title, rows)
 
 
 class ShortHelp(TyperCommand):
@@ -36,8 +60,7 @@ def show_help(command: str, text: str, *, everything: bool) -> None:
     """Print usage, one example and the options: in one list, or in groups with `everything`."""
     mask = " --mask MASK" if command == "inpaint" else ""
     usage = f"Usage: diffbcp {command} PHOTO...{mask} [OPTIONS]"
-    for line in ("", usage, "", text, PHOTOS, "", f"Example: {EXAMPLES[command]}", ""):
-        render.out.print(Text(f" {line}".rstrip()), soft_wrap=False)
+    _show_lines([usage, "", text, PHOTOS, "", f"Example: {EXAMPLES[command]}"])
     listed = [
         (of, name, one)
         for of in (Common, Options)
@@ -53,26 +76,66 @@ def show_help(command: str, text: str, *, everything: bool) -> None:
     _show_panel("Options", [*(_row(of, name, one) for of, name, one in short), *more])
 
 
-def _row(of: type, name: str, one: Option) -> tuple[str, str]:
-    """The flags of an option, and what it does."""
-    kind, words = kinds(of)[name], allowed(of, name)
-    letters = [text for text in one.names if not text.startswith("--")]
-    long = next((text for text in one.names if text.startswith("--")), flag(name))
-    about, value = one.help, one.metavar or _METAVARS.get(kind, "")
-    if words and not one.metavar:
+def _row(of: type, name: str, one: Option) -> Row:
+    """The flags of an option of the table, and what it does."""
+    kind, default = kinds(of)[name], default_text(one)
+    names = one.names or (flag(name),)
+    if kind is bool:
+        names = tuple(f"--[no-]{text[2:]}" for text in names) if one.default is True else names
+        return _line(names, "", (), one.help, "")
+    words = () if one.metavar else allowed(of, name)
+    return _line(names, one.metavar or _METAVARS.get(kind, ""), words, one.help, default)
+
+
+def _row_of_parameter(parameter: Any) -> Row:
+    """The same of an option that a command declares by itself."""
+    if getattr(parameter, "is_flag", False):
+        return _line(parameter.opts, "", (), str(parameter.help), "")
+    shown = getattr(parameter, "show_default", None)
+    default = shown if isinstance(shown, str) else parameter.default
+    plain = default is None or callable(default) or "Sentinel" in type(default).__name__
+    value = parameter.metavar or _METAVARS.get(_annotation(parameter), "TEXT")
+    said = "required" if parameter.required else "" if plain else str(default)
+    return _line(parameter.opts, value, words_of(parameter), str(parameter.help), said)
+
+
+def _line(names: Iterable[str], value: str, words: tuple[str, ...], text: str, default: str) -> Row:
+    """Few choices stand beside the flag, many in the text."""
+    letter = next((f"{name}, " for name in names if not name.startswith("--")), "    ")
+    long = next(name for name in names if name.startswith("--"))
+    if words:
         beside = len("|".join(words)) <= _LONGEST
-        value, about = ("|".join(words), about) if beside else ("NAME", f"{about} {', '.join(words)}.")
-    if kind is bool and one.default is True:
-        long = f"--[no-]{long[2:]}"
-    shown = f"{long} {value}".rstrip()
-    default = "" if kind is bool else default_text(one)
-    return (
-        f"{letters[0]}, {shown}" if letters else f"    {shown}",
-        f"{about} [{default}]" if default else about,
-    )
+        value, text = ("|".join(words), text) if beside else ("NAME", f"{text} {', '.join(words)}.")
+    return f"{letter}{long} {value}".rstrip(), f"{text} [{default}]" if default else text
 
 
-def _show_panel(title: str, rows: Iterable[tuple[str, str]]) -> None:
+def words_of(parameter: Any) -> tuple[str, ...]:
+    """The words that a parameter of a command takes, () if any will do."""
+    annotation = _annotation(parameter)
+    values = list(annotation) if isinstance(annotation, EnumMeta) else get_args(annotation)
+    return tuple(str(value) for value in values if isinstance(value, str))
+
+
+def _annotation(parameter: Any) -> Any:
+    return getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+
+
+def _argument(parameter: Any) -> str:
+    return f"{parameter.metavar or parameter.name.upper()}{'...' if parameter.nargs == -1 else ''}"
+
+
+def _paragraphs(text: str | None) -> Iterator[str]:
+    """The text of a command, each paragraph as one line, which the screen breaks."""
+    for i, part in enumerate((text or "").split("\n\n")):
+        yield from (["", " ".join(part.split())] if i else [" ".join(part.split())])
+
+
+def _show_lines(lines: Iterable[str]) -> None:
+    for line in ("", *lines, ""):
+        render.out.print(Padding(Text(line), (0, 0, 0, 1)) if line else "", soft_wrap=False)
+
+
+def _show_panel(title: str, rows: Iterable[Row]) -> None:
     grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     grid.add_column(style="bold cyan", no_wrap=True)
     grid.add_column(overflow="fold")

@@ -11,6 +11,7 @@ import typer
 
 from ..errors import MaskError, UsageError
 from . import render
+from .help import Help
 
 if TYPE_CHECKING:
     from ..photos.masks import Bools
@@ -64,7 +65,7 @@ JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Print the path and nothing else.")]
 
 
-@app.command()
+@app.command(cls=Help)
 def make(
     out: OutOpt,
     kind: Annotated[Kind | None, typer.Option(help="What the damage looks like.")] = None,
@@ -110,7 +111,7 @@ def make(
     _report(out, observed, {**made, "seed": seed}, json=json, quiet=quiet)
 
 
-@app.command()
+@app.command(cls=Help)
 def apply(
     photo: PhotoArg,
     out: OutOpt,
@@ -157,7 +158,7 @@ def apply(
     _report(out, observed, {"noise": noise, "seed": seed}, json=json, quiet=quiet)
 
 
-@app.command("from")
+@app.command("from", cls=Help)
 def from_photo(
     photo: PhotoArg,
     out: OutOpt,
@@ -198,7 +199,7 @@ def from_photo(
     _report(out, observed, {}, json=json, quiet=quiet)
 
 
-@app.command()
+@app.command(cls=Help)
 def show(
     photo: PhotoArg,
     mask: MaskOpt,

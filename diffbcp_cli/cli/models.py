@@ -9,6 +9,7 @@ from rich.table import Table
 
 from ..errors import ModelError
 from . import render
+from .help import Help
 
 if TYPE_CHECKING:
     from ..priors import Download, Files, Source
@@ -23,7 +24,7 @@ ForceOpt = Annotated[bool, typer.Option("--force", help="Download again what is 
 QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
-@app.command("list")
+@app.command("list", cls=Help)
 def list_priors(json: JsonOpt = False) -> None:
     """List the priors that have a name."""
     from .. import priors as weights
@@ -41,7 +42,7 @@ def list_priors(json: JsonOpt = False) -> None:
     render.out.print(table, soft_wrap=False)
 
 
-@app.command()
+@app.command(cls=Help)
 def pull(name: NameArg, json: JsonOpt = False, force: ForceOpt = False, quiet: QuietOpt = False) -> None:
     """Download a prior into the cache, check it, and print where it is."""
     from .. import priors as weights
@@ -55,7 +56,7 @@ def pull(name: NameArg, json: JsonOpt = False, force: ForceOpt = False, quiet: Q
         render.path(files.weights)
 
 
-@app.command()
+@app.command(cls=Help)
 def info(name: NameArg, json: JsonOpt = False) -> None:
     """Say what is known about a prior."""
     from .. import priors as weights
@@ -73,7 +74,7 @@ def info(name: NameArg, json: JsonOpt = False) -> None:
     render.out.print(table, soft_wrap=False)
 
 
-@app.command()
+@app.command(cls=Help)
 def verify(name: NameArg, json: JsonOpt = False) -> None:
     """Check a prior that is here: its hash, and that every weight fits its network."""
     from .. import priors as weights
@@ -87,7 +88,7 @@ def verify(name: NameArg, json: JsonOpt = False) -> None:
         render.out.print(f"ok  sha256 {identity.sha256}", markup=False)
 
 
-@app.command()
+@app.command(cls=Help)
 def path(name: NameArg) -> None:
     """Print where the weights of a prior are, for scripts."""
     from .. import priors as weights

@@ -60,17 +60,15 @@ def train(
     mask_share: MaskOpt = 0.5,
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
-    from .. import devices, training
+    from .. import training
     from ..training.folder import write_model_folder
 
-    if precision == "auto":
-        precision = "bf16" if devices.processor_has_bf16() else "fp32"
     settings = training.TrainSettings(
         batch_size=batch_size,
         crop=crop,
         learning_rate=lr,
         seed=seed,
-        precision=precision,
+        precision=_precision(precision),
         mask_share=mask_share,
     )
     if resume:
@@ -79,21 +77,32 @@ def train(
     weights = _first_weights(out, resume, begin)
     photos = _photos(folder, settings, out)
     state = _resumed(out, settings, photos, plan) if resume else training.fresh_state(settings, weights)
-    start = plan.progress(state.step, state.seconds)
-    if start >= 1:
-        raise UsageError(f"{out} has finished this plan", hint="a larger --minutes or --steps")
+    start = _check_plan(plan, state, out)
     infos = training.train(state, photos, settings, plan, out, save_every=60 * save_every)
-    written: list[Path] = []
+    written, source = list[Path](), folder.resolve().name
     with _stop_on_interrupt() as stop:
         for info in _show(infos, start=start, began=state.seconds):
             if info.saved or stop:
-                name = folder.resolve().name
-                written = write_model_folder(out, state, settings, photos, plan, source=name)
+                written = write_model_folder(out, state, settings, photos, plan, source=source)
             if stop:
                 training.save_state(out / training.CHECKPOINT, state, settings, photos)
                 raise KeyboardInterrupt
     for path in written:
         render.path(path)
+
+
+def _precision(name: str) -> str:
+    from ..devices import processor_has_bf16
+
+    return name if name != "auto" else "bf16" if processor_has_bf16() else "fp32"
+
+
+def _check_plan(plan: Plan, state: TrainState, out: Path) -> float:
+    """Return the share of the plan that is done; refuse to start if that is all of it."""
+    share = plan.progress(state.step, state.seconds)
+    if share >= 1:
+        raise UsageError(f"{out} has finished this plan", hint="a larger --minutes or --steps")
+    return share
 
 
 def _photos(folder: Path, settings: TrainSettings, out: Path) -> Photos:

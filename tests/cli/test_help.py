@@ -61,3 +61,13 @@ def test_help_takes_little_time():
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(times) < 0.3
+
+
+@pytest.mark.parametrize(
+    "command", ["mask make", "mask apply", "mask from", "mask show", "eval", "train", "models pull", "doctor"]
+)
+def test_other_commands_show_flags_as_flags_too(command):
+    text = shown(*command.split(), "--help")
+    assert f"Usage: diffbcp {command} " in text
+    assert "<" not in text
+    assert max(map(len, text.splitlines())) <= 80
