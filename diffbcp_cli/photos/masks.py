@@ -13,7 +13,7 @@ from PIL import Image
 
 from ..errors import InputError, MaskError, UsageError
 from . import files
-from .decode import decode, load_array
+from .codecs.decode import decode, load_array
 from .photo import MAX_PIXELS, Floats, Photo, read_bytes
 
 Bools = NDArray[np.bool_]

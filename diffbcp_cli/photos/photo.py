@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import InputError, UsageError
-from . import files, png16, tiff
-from .decode import EXIF_PREFIX, decode
+from . import files
+from .codecs import png16, tiff
+from .codecs.decode import EXIF_PREFIX, decode
 
 Depth = Literal["uint8", "uint16", "float32"]
 Floats = NDArray[np.float32]

@@ -20,7 +20,7 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 (registers)
 
-from ..errors import InputError
+from ...errors import InputError
 from . import png16, tiff
 
 MIN_SIDE = 16

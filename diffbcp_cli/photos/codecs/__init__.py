@@ -1,0 +1,1 @@
+"""Image formats: bytes to samples and back."""
