@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from .. import units
 from ..errors import InputError, ModelError
 from ..priors import Download, sha256_of
 from ..priors.hub import Hub
@@ -198,7 +199,7 @@ def _network_input(x: NDArray[Any] | Tensor, feed: Feed) -> Tensor:
     if picture.ndim != 3 or picture.shape[2] not in (1, 3):
         raise InputError(f"LPIPS takes grey or RGB pictures, not an array of shape {tuple(picture.shape)}")
     picture = picture.permute(2, 0, 1)[None].expand(1, 3, -1, -1)
-    return 2.0 * picture - 1.0 if feed == "standard" else picture
+    return units.RANGE * picture - 1.0 if feed == "standard" else picture
 
 
 def _unit(features: Tensor) -> Tensor:

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Generator, Tensor
 
-from .. import random
+from .. import random, units
 from ..errors import InputError
 from ..photos.folders import images_in
 from ..photos.mask_kinds import Per, make
-from ..photos.photo import read_photo
+from ..photos.photo import SUFFIXES, read_photo
 from ..priors.interpolate import interpolate
 from .settings import TrainSettings
 
 Pixels = NDArray[np.uint8]
 
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp"})
+_SUFFIXES = [suffix for suffix in SUFFIXES if suffix != ".npy"]  # an array is more often a mask
 HELD_OUT_SHARE, HELD_OUT_MOST = 10, 16  # one photograph in ten, at most 16
 
 
@@ -43,17 +43,17 @@ class Photos:
 def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None = None) -> Photos:
     """Read every photograph below a folder. Files that are unreadable or too small are listed in `skipped`.
 
+    Results of earlier runs, such as `photo.mean.png`, are left out, as in every command.
     without: a folder inside it to ignore, such as the folder of the new prior.
     One photograph in ten, at most 16, is held out for validation: those whose names have the smallest hashes. So
     the choice stays the same when other photographs come or go.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder", hint="diffbcp train PHOTOS/ -o my-prior/")
-    folder, without = folder.resolve(), without and without.resolve()
     pixels: dict[str, Pixels] = {}
     skipped: dict[str, str] = {}
     apart = [] if without is None else [without]
-    for path in images_in(folder, results=False, suffixes=SUFFIXES, apart_from=apart):
+    for path in images_in(folder, results=False, suffixes=_SUFFIXES, apart_from=apart):
         name = path.relative_to(folder).as_posix()
         try:
             pixels[name] = _read(path, at_least=settings.crop)
@@ -118,7 +118,7 @@ def draw_crop(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) 
 
 def as_tensor(window: Pixels) -> Tensor:
     """(H, W, 3) bytes -> (3, H, W) on [-1, 1]."""
-    return torch.from_numpy(window.copy()).permute(2, 0, 1).float() / 127.5 - 1
+    return units.to_signed(window.astype(np.float32) / np.float32(255))
 
 
 # ---- masks ----

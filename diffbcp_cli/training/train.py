@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor
 
-from .. import random
+from .. import random, units
 from ..priors.interpolate import interpolate
 from ..priors.mixed import MixedPrecision
 from ..priors.networks.natural import Natural
@@ -151,10 +151,10 @@ def validate(network: Natural, photos: list[Pixels], *, size: int = 128, seed: i
     size = min(size, *(min(photo.shape[:2]) for photo in photos)) // multiple * multiple
     clean = torch.stack([_centre(photo, size) for photo in photos])  # (B, 3, size, size)
     denoiser = EDM(network)
-    result = {
-        str(level): _psnr(denoiser, clean, 2 * level / 255, rng=random.generator(seed + level))
-        for level in VALIDATION_LEVELS
-    }
+    result = {}
+    for level in VALIDATION_LEVELS:
+        rng = random.generator(seed + level)
+        result[str(level)] = _psnr(denoiser, clean, units.level_to_signed(level / 255), rng=rng)
     if network.config.takes_mask:
         rng = random.generator(seed)
         known = random.bernoulli((len(photos), 1, size, size), 0.1, rng=rng)
@@ -170,7 +170,7 @@ def _psnr(
     if known is not None:
         noisy = interpolate(noisy, known)
     restored = denoiser(noisy, torch.full((len(clean),), sigma), known)
-    error = (restored.clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / 4
+    error = (restored.clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / units.RANGE**2
     return float(-10 * error.log10().mean())
 
 

@@ -22,6 +22,10 @@ def test_bad_photographs_are_skipped_and_named(folder):
     (folder / "broken.jpg").write_bytes(b"not a photograph")
     Image.new("RGB", (8, 40)).save(folder / "narrow.png")
     (folder / "notes.txt").write_text("not looked at")
+    np.save(folder / "mask.npy", np.ones((40, 40), bool))
+    (folder / ".hidden").mkdir()
+    for name in ("0.mean.png", "0.std.png", ".hidden/a.png", ".hidden.png"):
+        Image.new("RGB", (40, 40)).save(folder / name)
     (folder / "out").mkdir()
     Image.new("RGB", (40, 40)).save(folder / "out" / "training.png")
     photos = training.load_photos(folder, SMALL, without=folder / "out")
