@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..errors import DiffbcpError
+from ..errors import DiffbcpError, MemoryLimitError
 from . import mask, models, render
 from .doctor import doctor
 from .help import Help, ShortHelp
@@ -63,9 +63,14 @@ def run(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         render.err.print("interrupted")
         return 130
-    except MemoryError:
-        render.failure(DiffbcpError("out of memory", hint="a smaller --rank, or a smaller image"))
-        return 5
+    except (MemoryError, RuntimeError) as error:
+        from ..jobs.report import explain
+
+        said = explain(error)
+        if not isinstance(said, MemoryLimitError):
+            raise
+        render.failure(said)
+        return said.exit_code
     except BrokenPipeError:
         return 0
     except SystemExit as stop:

@@ -65,6 +65,9 @@ def as_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+_NUMBERS = {"noise_std": "noise {:.4f}", "active_rank": "rank {:g}"}  # of a step, as the bar shows them
+
+
 class Bar(Watch):
     """The watch over one photograph: iterations, inferred noise, active rank, time left; notes and warnings."""
 
@@ -96,13 +99,12 @@ class Bar(Watch):
             self.bar.stop()
             self.stage, self.bar = progress.stage, _bar_of(progress.stage)
             shown = self.name if progress.stage == "sampling" else f"{self.name}, {progress.stage}"
-            self.task = self.bar.add_task(escape(printable(shown)), total=progress.total, noise="-", rank="-")
+            self.task = self.bar.add_task(escape(printable(shown)), total=progress.total, numbers="")
             self.bar.start()
-        numbers = {}
-        if progress.numbers:
-            noise, rank = progress.numbers["noise_std"], progress.numbers["active_rank"]
-            numbers = {"noise": f"{noise:.4f}", "rank": f"{rank:g}"}
-        self.bar.update(self.task, completed=progress.done, total=progress.total, **numbers)  # type: ignore[arg-type]
+        numbers = "  ".join(
+            form.format(progress.numbers[name]) for name, form in _NUMBERS.items() if name in progress.numbers
+        )
+        self.bar.update(self.task, completed=progress.done, total=progress.total, numbers=numbers)
 
     def cancelled(self) -> bool:
         """Whether the user has asked to stop."""
@@ -114,26 +116,28 @@ def _bar_of(stage: str) -> RichProgress:
     columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(bar_width=None)]
     if stage != "sampling":
         return RichProgress(*columns, TimeRemainingColumn(), console=err, transient=True)
-    columns += [MofNCompleteColumn(), TextColumn("noise {task.fields[noise]}  rank {task.fields[rank]}")]
+    columns += [MofNCompleteColumn(), TextColumn("{task.fields[numbers]}")]
     return RichProgress(*columns, TimeRemainingColumn(elapsed_when_finished=True), console=err)
 
 
 def summary(record: dict[str, Any]) -> None:
-    """Show a short table of one result."""
-    noise = record["noise"]
+    """Show a short table of one result; what the method does not give is left out."""
     table = Table(show_header=False, box=None, pad_edge=False)
     width, height, channels = record["size"]
     table.add_row("size", f"{width} x {height}, {'grey' if channels == 1 else 'RGB'}, {record['depth']}")
     table.add_row("filled", f"{100 * record['missing_share']:.1f} %")
-    table.add_row("noise", f"{noise['std']:.4f}  (90 %: {noise['lower']:.4f} to {noise['upper']:.4f})")
-    table.add_row("rank", f"{record['rank']['active']} active of {record['rank']['last']}")
-    table.add_row("mean uncertainty", f"{record['mean_std']:.4f}")
-    calibration = record["calibration"]
-    if calibration is not None:
+    if noise := record.get("noise"):
+        table.add_row("noise", f"{noise['std']:.4f}  (90 %: {noise['lower']:.4f} to {noise['upper']:.4f})")
+    if rank := record.get("rank"):
+        table.add_row("rank", f"{rank['active']} active of {rank['last']}")
+    if record.get("mean_std") is not None:
+        table.add_row("mean uncertainty", f"{record['mean_std']:.4f}")
+    if calibration := record.get("calibration"):
         table.add_row("calibrated", f"uncertainty times {calibration['factor']:.2f}, by held-out pixels")
     table.add_row("time", f"{record['seconds']:.1f} s, {record['iterations']} iterations")
     if not record["finished"]:
-        table.add_row("[yellow]interrupted[/yellow]", f"{record['draws']} draws were saved; --resume goes on")
+        drawn = f"{record['draws']} draws were saved; " if "draws" in record else ""
+        table.add_row("[yellow]interrupted[/yellow]", f"{drawn}--resume goes on")
     err.print(table)
 
 
