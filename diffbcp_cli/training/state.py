@@ -140,13 +140,24 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
         ) from error
 
 
+def _network_of(record: dict[str, Any], path: Path) -> NaturalConfig:
+    """The shape of the network in a checkpoint."""
+    try:
+        return NaturalConfig.from_options(record["settings"]["network"])
+    except TypeError as error:
+        raise InputError(
+            f"the checkpoint {path} was made by another version of diffbcp: {error}",
+            hint="resume with that version, or train into a new folder",
+        ) from error
+
+
 def _like(parameter: Tensor, value: Tensor) -> Tensor:
     """The value in the memory layout of its parameter, as the optimizer keeps it."""
     return torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
 
 
 def _require_same_run(record: dict[str, Any], settings: TrainSettings, photos: Photos, path: Path) -> None:
-    if NaturalConfig.from_options(record["settings"]["network"]) != settings.network:
+    if _network_of(record, path) != settings.network:
         raise UsageError(f"{path} holds a network of another shape", hint="train into a new folder")
     if record["photographs"] != photos.fingerprint:
         raise UsageError(
@@ -178,8 +189,7 @@ def with_network_of(path: Path, settings: TrainSettings) -> TrainSettings:
     if not path.is_file():
         return settings
     with _opened(path) as (_, record):
-        shape = NaturalConfig.from_options(record["settings"]["network"])
-    return replace(settings, network=shape)
+        return replace(settings, network=_network_of(record, path))
 
 
 def changed_settings(path: Path, settings: TrainSettings) -> dict[str, tuple[Any, Any]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from training_data import MASKED, SMALL, go
 
 from diffbcp_cli import training
@@ -122,3 +124,15 @@ def test_a_run_from_before_masks_goes_on_without_them(folder, tmp_path):
     assert settings == SMALL
     assert training.resume_point(out, settings, photos, Plan(steps=4)).step == 1
     assert training.with_network_of(tmp_path / "nothing", MASKED) == MASKED
+
+
+def test_a_checkpoint_of_a_network_that_is_not_known_is_said_in_a_sentence(folder, tmp_path, capsys):
+    photos, out = training.load_photos(folder, SMALL), tmp_path / "out"
+    go(training.fresh_state(SMALL), photos, Plan(steps=2), out)
+    path = out / training.CHECKPOINT
+    with safe_open(path, framework="pt") as file:
+        record = json.loads(file.metadata()["training"])
+    record["settings"]["network"]["takes_sound"] = True
+    save_file(load_file(path), path, metadata={"training": json.dumps(record)})
+    assert run(["train", str(folder), "-o", str(out), "--steps", "4", "--resume"]) == 3
+    assert "another version of diffbcp" in capsys.readouterr().err
