@@ -1,1 +1,1 @@
-"""Many photographs: which ones, in which processes, and what came of each."""
+"""From files to files: which photographs, in which processes, and what came of each."""

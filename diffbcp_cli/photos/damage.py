@@ -1,4 +1,4 @@
-"""Damage on purpose: noise and missing pixels, to see how well they are undone."""
+"""Simulated damage: noise and missing pixels, to test a restoration on."""
 
 from __future__ import annotations
 

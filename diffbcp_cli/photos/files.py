@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Writing files: whole or not at all, and never over an input."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def replacing(path: Path) -> Iterator[Path]:
 def together(marker: Path) -> Iterator[None]:
     """Let the files that are written in the block take their places at its end, all of them or none.
 
-    marker: the file that says that the others are complete. It is removed before the first of them changes,
-    and must be the last that is written, so that at no moment it stands beside files that are not its own.
+    marker: the file that says that the others are complete. It is removed before the first of them changes and
+    must be written last, so it never stands beside files that are not its own.
     """
     group: list[tuple[Path, Path]] = []
     token = _group.set(group)

@@ -1,4 +1,4 @@
-"""Masks to simulate damage with: random entries, stripes, lines, boxes, text, scratches.
+"""Masks that simulate damage: random entries, stripes, lines, boxes, text, scratches.
 
 Every function returns observed entries, True = observed, and draws from the generator it is given.
 """
@@ -220,7 +220,7 @@ def _cover(height: int, width: int, missing: float, stroke: Stroke, *, reach: fl
     """Add strokes until the share is covered, as nearly as they allow.
 
     A stroke draws itself on a canvas (H, W) at a scale in (0, 1], on about reach * scale pixels at most.
-    Those that would cover too much are taken back; after many of them smaller strokes are asked for.
+    Strokes that would cover too much are undone; after many of them smaller ones are drawn.
     """
     total = height * width
     wanted = min(max(round(missing * total), 1), total - 1)

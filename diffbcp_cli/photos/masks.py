@@ -101,10 +101,10 @@ def observed_by_colour(photo: Photo, colour: tuple[int, int, int], *, tolerance:
 
 
 def check_mask(observed: Bools, photo: Photo) -> Bools:
-    """Refuse a mask (H, W, C) that leaves nothing to go by, or nothing to do; return it otherwise."""
+    """Refuse a mask (H, W, C) that keeps no pixel or fills none; return it otherwise."""
     if not observed.any():
         raise MaskError(
-            f"the mask marks every pixel of {photo.name}: nothing is left to go by",
+            f"the mask marks every pixel of {photo.name}: nothing is left to restore it from",
             hint="white is filled and black is kept; --mask-polarity white-keeps swaps them",
         )
     if observed.all():
@@ -129,8 +129,8 @@ def check_finite(photo: Photo, observed: Bools) -> None:
 def looks_inverted(observed: Bools, photo: Photo) -> str | None:
     """Say why the mask (H, W, C) may be the wrong way round for `photo`, or return None.
 
-    Damage tends to be blank (one value, NaN or transparent), so a mask that keeps the blank part and fills
-    the varied one is doubted; so is one that fills most of an undamaged picture in large areas.
+    Damage tends to be blank: one value, NaN or transparent. So a mask is doubtful if it keeps the blank part and
+    fills the varied one, or if it fills large areas of an undamaged picture.
     """
     kept, filled = observed, ~observed
     if not kept.any() or not filled.any():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-logging.getLogger("matplotlib").addHandler(logging.NullHandler())  # its font cache is nobody's business
+logging.getLogger("matplotlib").addHandler(logging.NullHandler())  # it talks about its font cache
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -166,7 +166,7 @@ def _resized(picture: NDArray[Any], smallest: int, largest: int) -> NDArray[Any]
 
 
 def _text_unit(wanted: float) -> float:
-    """How many times its plain size a letter or a margin is, to stay legible beside a large picture."""
+    """The scale of letters and margins: larger beside a large picture, to stay legible."""
     return min(max(wanted, 1.0), 4.0)
 
 
@@ -191,7 +191,7 @@ def _colours(bottom: float, top: float) -> ScalarMappable:
 
 
 def _coloured(values: Floats, colours: ScalarMappable) -> NDArray[np.uint8]:
-    """Values (H, W) as RGB; a few rows at a time, for matplotlib takes many copies."""
+    """Values (H, W) as RGB; a few rows at a time, because matplotlib makes many copies."""
     picture = np.empty((*values.shape, 3), np.uint8)
     for top in range(0, len(values), _ROWS):
         picture[top : top + _ROWS] = colours.to_rgba(values[top : top + _ROWS], bytes=True)[..., :3]

@@ -19,7 +19,7 @@ from .files import replacing
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write tensors and texts; what stood at `path` stays if that fails."""
     with replacing(path) as temporary:
-        # safetensors writes to a nameless file of its own first; in here it is found if the process is killed
+        # safetensors first writes a file with a random name; in this folder a later run finds and removes it
         room = temporary.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         room.mkdir()
         try:
@@ -32,7 +32,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same values, copied only where they are not in one piece or share memory, which safetensors refuses."""
+    """The same values. Those that are not contiguous or share memory are copied: safetensors refuses them."""
     found, taken = {}, set()
     for name, value in tensors.items():
         place = value.untyped_storage().data_ptr()
@@ -43,7 +43,7 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _of_the_disk(error: SafetensorError) -> OSError:
-    """What the system said: safetensors has it in its message only, '... (os error 28)'."""
+    """The error of the system, from the message of safetensors: '... (os error 28)'."""
     number = re.search(r"os error (\d+)", str(error))
     if number is None:
         return OSError(0, str(error))
