@@ -21,9 +21,9 @@ MAX_ROWS = 60
 
 
 def show_plan(work: list[Job] | Request, cfg: Given, common: Common) -> None:
-    """Read everything, write nothing, and say what a run would do; its exit code is 1 if some would fail.
+    """Read everything, write nothing, and show what a run would do. The exit code is 1 if some would fail.
 
-    work: a single photograph's job, whose failure is the command's own, or a request for many.
+    work: the job of a single photograph, whose failure is that of the command, or a request for many.
     """
     from ..jobs import estimate, run
     from ..jobs.earlier import earlier_result

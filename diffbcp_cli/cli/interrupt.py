@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first finishes the iteration, the second does not wait."""
+"""Ctrl-C and SIGTERM: the first lets the iteration finish, the second does not wait."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Stop:
         self.asked = False
 
     def __call__(self) -> bool:
-        """True once a signal has come."""
+        """Return True after the first signal."""
         return self.asked
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal."""
+        """Handle a signal: the first asks for a stop, the second interrupts."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        render.note("stopping after this iteration; once more to stop at once")
+        render.note("stopping after this iteration; press Ctrl-C again to stop at once")
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def _total(plan: Plan) -> int:
 
 
 def _fetch_prior(cfg: Given, quiet: bool) -> None:
-    """Have the prior's files here before any worker asks for them."""
+    """Download the prior before any worker needs it."""
     from .. import priors as weights
 
     if (prior := resolve(cfg).prior) != "none":
@@ -90,7 +90,7 @@ def _fetch_prior(cfg: Given, quiet: bool) -> None:
 
 
 def _save_summary(request: Request, document: dict[str, Any]) -> None:
-    """Write the summary; a disk that filled up has been reported, and must not hide the rest."""
+    """Write the summary. If that fails, say so and go on: the results are there."""
     from ..jobs import summary
 
     try:
@@ -100,7 +100,7 @@ def _save_summary(request: Request, document: dict[str, Any]) -> None:
 
 
 class Overview:
-    """The live picture of a batch: done, failed and left, the photographs at work, throughput, time left."""
+    """The live overview of a batch: counts, the photographs in progress, throughput and time left."""
 
     def __init__(self, plan: Plan, *, quiet: bool, paths: bool) -> None:
         self.names = {job.name for job in plan.jobs}
@@ -134,7 +134,7 @@ class Overview:
         self.bar.update(self.rows[told.name], completed=at.done, total=at.total, text=text)
 
     def add(self, report: Report) -> None:
-        """Count a report, print what it wrote, and say at once why it failed."""
+        """Count a report, print the paths it wrote, and say why it failed if it did."""
         if report.name in self.rows:
             self.bar.remove_task(self.rows.pop(report.name))
         if report.status in ("done", "failed", "interrupted") and report.name in self.names:
@@ -165,7 +165,7 @@ def _clock(seconds: float) -> str:
 
 
 def show_table(reports: list[Report], document: dict[str, Any]) -> None:
-    """Show a row for each photograph, those with trouble first if there are many, and the counts."""
+    """Show a row for each photograph, failures first, and the counts."""
     table = Table(
         "photograph", "", "size", "filled", "noise", "uncertainty", "time", box=None, pad_edge=False
     )

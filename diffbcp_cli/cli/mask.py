@@ -21,7 +21,7 @@ app = typer.Typer(help="Make masks, simulate damage, and look at both.", no_args
 
 
 class Kind(StrEnum):
-    """What a simulated damage looks like."""
+    """Kinds of simulated damage."""
 
     uniform = "uniform"
     stripe = "stripe"
@@ -62,7 +62,7 @@ PolarityOpt = Annotated[Polarity, typer.Option("--mask-polarity", help="What whi
 OutOpt = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
 SeedOpt = Annotated[int, typer.Option(min=0, help="The same seed gives the same file.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Print the path and nothing else.")]
+QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the path.")]
 
 
 @app.command(cls=Help)
@@ -72,12 +72,15 @@ def make(
     recipe: Annotated[
         Recipe | None, typer.Option(help="One of the paper's masks, in place of --kind.")
     ] = None,
-    missing: Annotated[float | None, typer.Option(help="The share to lose, between 0 and 1.")] = None,
+    missing: Annotated[float | None, typer.Option(help="Share to lose, between 0 and 1.")] = None,
     per: Annotated[
-        Per | None, typer.Option(help="uniform: lose channels one by one, or whole pixels (default: entry)")
+        Per | None,
+        typer.Option(help="For uniform: lose single entries or whole pixels.", show_default="entry"),
     ] = None,
     like: Annotated[Path | None, typer.Option(help="Take size and channels from this photograph.")] = None,
-    size: Annotated[str | None, typer.Option(metavar="WxH", help="The size, for an RGB photograph.")] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="WxH", help="Size of the mask, for an RGB photograph.")
+    ] = None,
     seed: SeedOpt = 0,
     json: JsonOpt = False,
     quiet: QuietOpt = False,
@@ -120,7 +123,7 @@ def apply(
     ] = None,
     polarity: PolarityOpt = Polarity.fills,
     noise: Annotated[
-        float, typer.Option(min=0, help="Standard deviation of the noise, pixels running from 0 to 1.")
+        float, typer.Option(min=0, help="Standard deviation of the noise on the [0, 1] scale.")
     ] = 0.0,
     fill: Annotated[
         str, typer.Option(help="What missing pixels become: black, white, grey, nan or '#rrggbb'.")
@@ -167,7 +170,7 @@ def from_photo(
     color: Annotated[
         str | None, typer.Option(help="Fill what has this colour: '#ff00ff', black, white.")
     ] = None,
-    tolerance: Annotated[int, typer.Option(min=0, max=255, help="Levels of 255 a colour may be off by.")] = 0,
+    tolerance: Annotated[int, typer.Option(min=0, max=255, help="How far a colour may be off, of 255.")] = 0,
     json: JsonOpt = False,
     quiet: QuietOpt = False,
 ) -> None:
@@ -269,7 +272,7 @@ def _parse_size(text: str) -> tuple[int, int]:
 
 
 def _prepare(out: Path, *sources: Path | str | None) -> None:
-    """See that `out` can be written and is none of the files that it is made from."""
+    """Check that `out` can be written and is none of its own sources."""
     from ..photos import files
 
     for source in sources:

@@ -20,7 +20,7 @@ NameArg = Annotated[
     str, typer.Argument(help="A name from the list, a folder, or an id owner/name on the Hub.")
 ]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ForceOpt = Annotated[bool, typer.Option("--force", help="Download again what is already here.")]
+ForceOpt = Annotated[bool, typer.Option("--force", help="Download again even if it is there.")]
 QuietOpt = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
@@ -58,7 +58,7 @@ def pull(name: NameArg, json: JsonOpt = False, force: ForceOpt = False, quiet: Q
 
 @app.command(cls=Help)
 def info(name: NameArg, json: JsonOpt = False) -> None:
-    """Say what is known about a prior."""
+    """Show what is known about a prior."""
     from .. import priors as weights
 
     facts = describe(weights.find(name))
@@ -76,7 +76,7 @@ def info(name: NameArg, json: JsonOpt = False) -> None:
 
 @app.command(cls=Help)
 def verify(name: NameArg, json: JsonOpt = False) -> None:
-    """Check a prior that is here: its hash, and that every weight fits its network."""
+    """Check a downloaded prior: its hash, and that every weight fits the network."""
     from .. import priors as weights
 
     files = weights.fetch(weights.find(name), download=False)
@@ -90,14 +90,14 @@ def verify(name: NameArg, json: JsonOpt = False) -> None:
 
 @app.command(cls=Help)
 def path(name: NameArg) -> None:
-    """Print where the weights of a prior are, for scripts."""
+    """Print the path of a prior's weights, for scripts."""
     from .. import priors as weights
 
     render.path(weights.fetch(weights.find(name), download=False).weights)
 
 
 def announce(download: Download) -> None:
-    """Say what is about to be downloaded, and under which licence if that is not a free one."""
+    """Say what is about to be downloaded, and name the licence if it is not a free one."""
     source = download.source
     size = f" ({_megabytes(download.size)})" if download.size else ""
     render.note(f"downloading {download.file} from {source.repo}{size}")

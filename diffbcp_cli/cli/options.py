@@ -84,7 +84,7 @@ class Common:
     shard: str | None = option(None, MANY, "Do part I of N only, by a hash of the names: 1/4.", metavar="I/N")
     root: Path | None = option(None, MANY, "Names and sub-folders are relative to this folder.")
     null: bool = option(False, MANY, "Names in the list on stdin end in NUL.", names=("--null", "-0"))
-    wait: bool = option(False, MANY, "Wait for another run on the same output folder.")
+    wait: bool = option(False, MANY, "Wait for another run that works on the same photograph.")
     max_pixels: int = option(
         100_000_000, MANY, "Refuse pictures with more pixels.", read=read_size, metavar="NUMBER", shown="100M"
     )

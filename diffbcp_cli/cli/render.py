@@ -1,4 +1,4 @@
-"""What people see: stdout carries results, stderr carries progress and talk."""
+"""Output: results go to stdout, progress and notes to stderr."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def printable(text: str) -> str:
-    """Text for people: a control character or a broken byte in a file name shows as its escape."""
+    """Escape control characters and broken bytes in a file name, so that they can be shown."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def note(text: str) -> None:
-    """Say something in passing."""
+    """Print a note."""
     err.print(f"[dim]{escape(printable(text))}[/dim]")
 
 
 def warn(text: str) -> None:
-    """Say something that the user should look at."""
+    """Print a warning."""
     err.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
 
 
 def failure(error: DiffbcpError, *, about: Path | str | None = None) -> None:
-    """Say what went wrong and what to do next; about: with which file, if the message does not name it."""
+    """Print what went wrong and what to do next. about: the file, if the message does not name it."""
     named = about is None or Path(about).name in error.message
     where = "" if named else f"{escape(printable(str(about)))}: "
     err.print(f"[bold red]error:[/bold red] {where}{escape(printable(error.message))}")
@@ -54,7 +54,7 @@ def failure(error: DiffbcpError, *, about: Path | str | None = None) -> None:
 
 
 def path(written: Path | str) -> None:
-    """Print one written file, bare, for scripts; its bytes as they are."""
+    """Print the path of a written file for scripts, byte for byte."""
     sys.stdout.flush()
     sys.stdout.buffer.write(os.fsencode(f"{written}\n"))
     sys.stdout.buffer.flush()
@@ -142,7 +142,7 @@ def summary(record: dict[str, Any]) -> None:
 
 
 def facts(found: dict[str, Any]) -> None:
-    """Show names and values, one a line; nested ones indented."""
+    """Show names and values, one per line, nested ones indented."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in found.items():
         if isinstance(value, dict):

@@ -46,7 +46,7 @@ def denoise(photos: PhotosArg = None, *, recipe: Recipe, common: Common) -> None
 
 
 def _mask(common: Common, recipe: Recipe) -> MaskChoice:
-    """The mask that was typed, or that of the record that was given back."""
+    """The mask that was typed, or that of the record given with --config."""
     source = common.mask if common.mask is not None else recipe.record.get("mask")
     if not isinstance(source, str):
         raise UsageError("--mask is missing", hint="--mask mask.png, --mask masks/ or --mask alpha")
@@ -56,7 +56,7 @@ def _mask(common: Common, recipe: Recipe) -> MaskChoice:
 
 
 def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Callable[[], MaskChoice]) -> None:
-    """Do one photograph by itself, and several as a batch; or only say what would be done."""
+    """Restore one photograph alone or several as a batch, or only show the plan."""
     if common.print_config:
         sys.stdout.write(to_toml(recipe.given))
         return
@@ -116,7 +116,7 @@ def _check_device(cfg: Options) -> None:
 
 
 def _job(request: Request, recipe: Recipe) -> Job:
-    """The single photograph's job; a record that is given back also gives the name, which fixes the draws."""
+    """The job of a single photograph. A record given with --config also gives the name, which fixes the draws."""
     from ..jobs.job import Job
     from ..photos.targets import target_of
 
@@ -133,7 +133,7 @@ def _job(request: Request, recipe: Recipe) -> Job:
 
 
 def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
-    """Restore one photograph, show how it goes, and print what was written."""
+    """Restore one photograph with a progress bar, and print the paths that were written."""
     from ..jobs.earlier import earlier_result
     from ..jobs.one import restore_photo
     from ..jobs.session import Session
