@@ -26,7 +26,10 @@ EXAMPLES = {
 }
 PHOTOS = "PHOTO is a file, a folder, a quoted pattern, or - for a list on stdin."
 _LONGEST = 16  # characters of choices that stand beside the flag
-_METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_METAVARS: dict[Any, str] = {
+    **{int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"},
+    **{"integer": "N", "integer range": "N", "float": "NUMBER", "float range": "NUMBER", "path": "PATH"},
+}
 Row = tuple[str, str]
 
 
@@ -113,11 +116,16 @@ def words_of(parameter: Any) -> tuple[str, ...]:
     """The words that a parameter of a command takes, () if any will do."""
     annotation = _annotation(parameter)
     values = list(annotation) if isinstance(annotation, EnumMeta) else get_args(annotation)
+    values = values or getattr(getattr(parameter, "type", None), "choices", ())
     return tuple(str(value) for value in values if isinstance(value, str))
 
 
 def _annotation(parameter: Any) -> Any:
-    return getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    """The type of a parameter; Typer before 0.26 has only the name that click gives it."""
+    descriptor = getattr(parameter, "type_descriptor", None)
+    if descriptor is not None:
+        return descriptor.annotation
+    return getattr(getattr(parameter, "type", None), "name", None)
 
 
 def _argument(parameter: Any) -> str:
