@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from .options import RunConfig as Options
+from .options import Options
 from .units import Floats
+
+NORMAL_90 = (
+    1.6448536269514722  # the 95 % point of a standard normal: 90 % intervals are mean +- NORMAL_90 std
+)
 
 
 class Operator(Protocol):
@@ -64,10 +68,6 @@ class Problem:
         if mask is None:
             raise ValueError("this operator mixes pixels: no single entry is known or missing")
         return mask
-
-    def with_operator(self, operator: Operator) -> Problem:
-        """The same measurements as seen through another operator."""
-        return replace(self, operator=operator)
 
 
 class Trace(Mapping[str, list[Any]]):

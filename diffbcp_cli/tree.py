@@ -1,8 +1,9 @@
 """Frozen dataclasses of tensors to checkpoints and back: the state of any method can be saved.
 
 `pack` takes a value apart into named tensors and plain JSON values; `unpack` puts it together again. A value is a
-tensor, a number, a string, None, a list, tuple or dictionary of values, or a dataclass whose fields are values. Only
-dataclasses that the caller names are built, so a checkpoint cannot name code to run.
+tensor, an array, a number, a string, None, a list, tuple or dictionary of values, or a dataclass whose fields are
+values. Only dataclasses that the caller names are built, so a checkpoint cannot name code to run. What was on the
+processor stays there; the rest goes to the device that the caller names.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .errors import InputError
 
 Tensors = dict[str, Tensor]
-_CLASS, _TENSOR, _DICT, _TUPLE = "class", "tensor", "dict", "tuple"
+_CLASS, _TENSOR, _ARRAY, _HOST, _DICT, _TUPLE = "class", "tensor", "array", "host", "dict", "tuple"
 
 
 def pack(value: Any) -> tuple[Tensors, Any]:
@@ -28,8 +30,11 @@ def pack(value: Any) -> tuple[Tensors, Any]:
 
 def _pack(value: Any, name: str, tensors: Tensors) -> Any:
     if isinstance(value, Tensor):
-        tensors[name] = value.detach().cpu().contiguous().clone()
-        return {_TENSOR: name}
+        tensors[name] = value.detach().cpu().contiguous()
+        return {_TENSOR: name, _HOST: value.device.type == "cpu"}
+    if isinstance(value, np.ndarray):
+        tensors[name] = torch.from_numpy(np.ascontiguousarray(value))
+        return {_ARRAY: name}
     if is_dataclass(value) and not isinstance(value, type):
         parts = {f.name: _pack(getattr(value, f.name), f"{name}.{f.name}", tensors) for f in fields(value)}
         return {_CLASS: type(value).__name__, _DICT: parts}
@@ -62,7 +67,9 @@ def _unpack(plain: Any, tensors: Mapping[str, Tensor], known: dict[str, type], d
         return plain
     if _TENSOR in plain:
         found = tensors[plain[_TENSOR]]
-        return found if device is None else found.to(device)
+        return found if device is None or plain[_HOST] else found.to(device)
+    if _ARRAY in plain:
+        return tensors[plain[_ARRAY]].numpy()
     if _TUPLE in plain:
         return tuple(_unpack(plain[_TUPLE], tensors, known, device))
     parts = {key: _unpack(part, tensors, known, device) for key, part in plain[_DICT].items()}

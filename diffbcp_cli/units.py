@@ -50,6 +50,11 @@ def value_to_unit(value: float) -> float:
     return value / RANGE + GREY
 
 
+def values_to_unit(values: Tensor) -> Tensor:
+    """Brightnesses on [-1, 1] to [0, 1], whatever the shape."""
+    return values / RANGE + GREY
+
+
 def _channels_last(image: Tensor) -> Floats:
     values: Floats = image.permute(1, 2, 0).float().cpu().numpy()
     return values

@@ -132,11 +132,13 @@ def run(name: str, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     return arrays, {key: record[key] for key in NUMBERS}
 
 
-def main() -> None:
-    """Record every run."""
+def main(names: list[str]) -> None:
+    """Record some runs anew, all without names."""
     HOME.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, Any] = {"machine": kind_of_machine(), "runs": {}}
-    for name in RUNS:
+    if names:
+        numbers = json.loads((HOME / "numbers.json").read_text())
+    for name in names or RUNS:
         with tempfile.TemporaryDirectory() as folder:
             arrays, numbers["runs"][name] = run(name, Path(folder))
         np.savez_compressed(HOME / f"{name}.npz", **arrays)
@@ -144,4 +146,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -19,7 +19,7 @@ LEVELS = [
     ("run", "photos"),
     ("estimators",),
     ("jobs", "scoring", "training"),
-    ("cli", "web"),
+    ("cli",),
 ]
 LAYERS = [name for level in LEVELS for name in level]
 NUMERICS = ["random", "units", "operators", "lowrank", "methods", "run", "estimators"]

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -17,14 +16,14 @@ import torch
 from conftest import picture
 from PIL import Image
 from safetensors.torch import load_file, save_file
+from sampling import Listener
 from test_restore_cli import outputs
 
 from diffbcp_cli.cli.app import run
-from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.jobs.session import Resume, restore
 from diffbcp_cli.options import RunConfig
 from diffbcp_cli.photos import checkpoints
 from diffbcp_cli.priors.gaussian import GaussianPrior
-from diffbcp_cli.run.outcome import Control
 
 NAMES = ("photo.mean.png", "photo.std.tiff", "photo.samples.npz")
 OPTIONS = ["--prior", "none", "--iterations", "12", "--burn-in", "5", "--rank", "6", "--save", "samples"]
@@ -33,11 +32,6 @@ OPTIONS = ["--prior", "none", "--iterations", "12", "--burn-in", "5", "--rank", 
 def config(**options):
     base = {"prior": "none", "iterations": 9, "burn_in": 4, "thin": 2, "rank": 4, "device": "cpu"}
     return RunConfig(**{**base, "save": ("mean", "samples"), **options})
-
-
-def stop_after(count):
-    left = iter(range(count))
-    return lambda: next(left, None) is None
 
 
 def damaged(height=32, width=40):
@@ -55,50 +49,47 @@ def test_a_run_taken_up_again_gives_the_same_bits(after, with_prior, chains):
     whole = restore(pixels, observed, cfg, prior=prior)
     saved = []
     first = restore(
-        pixels, observed, cfg, prior=prior, control=Control(stop=stop_after(after), save=saved.append)
+        pixels, observed, cfg, prior=prior, watch=Listener(stop_after=after), resume=Resume(save=saved.append)
     )
     if chains == 1 and after >= 8 and not with_prior:  # with one the finish is still to come
         assert first.finished
         return
     assert not first.finished
-    again = restore(pixels, observed, cfg, prior=prior, control=Control(start=saved[-1]))
+    again = restore(pixels, observed, cfg, prior=prior, resume=Resume(saved[-1]))
     assert again.finished
     for name in ("mean", "std", "samples"):
         np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
     assert again.traces == whole.traces
-    np.testing.assert_array_equal(again.convergence.rhat_map, whole.convergence.rhat_map)
+    np.testing.assert_array_equal(again.maps["rhat"], whole.maps["rhat"])
 
 
 @pytest.mark.parametrize("calls", [1, 20, 60])
 def test_an_interruption_while_the_prior_finishes_keeps_the_draws(calls):
     pixels, observed = damaged()
-    cfg, shares = config(calibrate=True), []
+    cfg, watch = config(calibrate=True), Listener()
 
     class Impatient(GaussianPrior):
         left = calls
 
         def denoise(self, x, sigma):
-            if shares:  # the draws are done
+            if watch.heard and watch.heard[-1].stage == "refining":
                 self.left -= 1
                 if self.left == 0:
                     raise KeyboardInterrupt
             return super().denoise(x, sigma)
 
-    @contextmanager
-    def finishing():
-        yield shares.append
-
     exact = (torch.zeros(()), torch.tensor(0.25))
     whole = restore(pixels, observed, cfg, prior=GaussianPrior(*exact))
     saved = []
-    control = Control(save=saved.append, finishing=finishing)
-    first = restore(pixels, observed, cfg, prior=Impatient(*exact), control=control)
+    resume = Resume(save=saved.append)
+    first = restore(pixels, observed, cfg, prior=Impatient(*exact), watch=watch, resume=resume)
     assert not first.finished
-    assert first.draws == cfg.iterations - cfg.burn_in
+    assert first.numbers["draws"] == cfg.iterations - cfg.burn_in
     assert np.isfinite(first.mean).all()
+    shares = [progress.done for progress in watch.heard if progress.stage == "refining"]
     assert shares == sorted(shares)
     assert 0 <= shares[-1] <= 1
-    again = restore(pixels, observed, cfg, prior=GaussianPrior(*exact), control=Control(start=saved[-1]))
+    again = restore(pixels, observed, cfg, prior=GaussianPrior(*exact), resume=Resume(saved[-1]))
     assert again.finished
     for name in ("mean", "std", "samples"):
         np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
@@ -121,20 +112,18 @@ def test_an_interruption_in_the_middle_of_a_step_costs_that_step_only():
 
     gaussian = (torch.zeros(()), torch.tensor(0.25))
     whole = restore(pixels, observed, config(), prior=GaussianPrior(*gaussian))
-    restore(pixels, observed, config(), prior=Interrupted(*gaussian), control=Control(save=saved.append))
-    again = restore(
-        pixels, observed, config(), prior=GaussianPrior(*gaussian), control=Control(start=saved[0])
-    )
+    restore(pixels, observed, config(), prior=Interrupted(*gaussian), resume=Resume(save=saved.append))
+    again = restore(pixels, observed, config(), prior=GaussianPrior(*gaussian), resume=Resume(saved[0]))
     np.testing.assert_array_equal(again.mean, whole.mean)
 
 
 def test_checkpoints_come_as_often_as_asked():
     pixels, observed = damaged()
     saved = []
-    restore(pixels, observed, config(checkpoint_every=1e-9), prior=None, control=Control(save=saved.append))
+    restore(pixels, observed, config(checkpoint_every=1e-9), prior=None, resume=Resume(save=saved.append))
     assert len(saved) == 8  # after every draw but the last
     saved.clear()
-    restore(pixels, observed, config(checkpoint_every=0.0), prior=None, control=Control(save=saved.append))
+    restore(pixels, observed, config(checkpoint_every=0.0), prior=None, resume=Resume(save=saved.append))
     assert saved == []
 
 
@@ -144,17 +133,17 @@ def arguments(photo, mask, out, *more):
 
 def interrupt(photo, mask, out, monkeypatch, after=6):
     """Run and press Ctrl-C, through the real signal, once some iterations are done."""
-    from diffbcp_cli.run import chains
+    from diffbcp_cli.run.loop import Chains
 
-    step, count = chains.Chains._step, iter(range(after))
+    step, count = Chains._step, iter(range(after))
 
-    def counting(self, line):
+    def counting(self, index, line):
         if next(count, None) is None:
             os.kill(os.getpid(), signal.SIGINT)
-        return step(self, line)
+        return step(self, index, line)
 
     with monkeypatch.context() as patch:
-        patch.setattr(chains.Chains, "_step", counting)
+        patch.setattr(Chains, "_step", counting)
         return run(arguments(photo, mask, out))
 
 
@@ -195,13 +184,15 @@ def break_it(path, how):
         save_file(tensors, path, metadata={"diffbcp-run": json.dumps({**plain, "format": 99})})
     elif how == "nan":
         tensors, plain = checkpoints.read(path)
-        checkpoints.write(path, {**tensors, "last": tensors["last"] * float("nan")}, plain)
+        checkpoints.write(
+            path, {**tensors, "state.posterior.last": tensors["state.posterior.last"] * float("nan")}, plain
+        )
     elif how == "missing part":
         tensors, plain = checkpoints.read(path)
         checkpoints.write(path, {k: v for k, v in tensors.items() if "weights" not in k}, plain)
     elif how == "wrong shape":
         tensors, plain = checkpoints.read(path)
-        checkpoints.write(path, {**tensors, "chains.0.weights": torch.zeros(2)}, plain)
+        checkpoints.write(path, {**tensors, "state.lines.0.state.model.weights": torch.zeros(2)}, plain)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +251,7 @@ def test_more_iterations_may_be_asked_for_on_resume(photo, mask, tmp_path, monke
 def test_the_checkpoint_holds_no_code(photo, mask, tmp_path, monkeypatch):
     interrupt(photo, mask, tmp_path, monkeypatch)
     tensors = load_file(tmp_path / "photo.checkpoint.safetensors")
-    assert {"chains.0.left.0", "chains.0.right.0", "chains.0.rng", "image.mean"} <= set(tensors)
+    assert {"state.lines.0.rng", "state.lines.0.state.model.weights", "state.posterior.last"} <= set(tensors)
 
 
 @pytest.mark.slow
@@ -294,11 +285,13 @@ def test_what_a_kill_in_the_middle_of_a_checkpoint_leaves_is_removed(photo, mask
 def test_a_run_within_a_time_budget_keeps_the_length_that_it_chose():
     pixels, observed = damaged()
     cfg, saved = config(iterations=4000, burn_in=1600, time_budget=0.001, save=("mean",)), []
-    first = restore(pixels, observed, cfg, prior=None, control=Control(stop=stop_after(2), save=saved.append))
+    first = restore(
+        pixels, observed, cfg, prior=None, watch=Listener(stop_after=2), resume=Resume(save=saved.append)
+    )
     assert not first.finished
-    again = restore(pixels, observed, cfg, prior=None, control=Control(start=saved[-1]))
+    again = restore(pixels, observed, cfg, prior=None, resume=Resume(saved[-1]))
     assert again.finished
-    assert again.cfg.iterations == first.cfg.iterations == len(again.trace.rank) < 10
+    assert again.options.iterations == first.options.iterations == len(again.trace.rank) < 10
 
 
 LIMITED = """

@@ -1,44 +1,84 @@
-"""Intervals that cover what they claim: hold out known pixels, see how far off they are, rescale the std.
+"""Calibration: hold out known pixels, see how far off they are, and rescale the standard deviation.
 
-Split conformal prediction. Of the held-out pixels only noisy values y = x + e are known, so a factor f is
-judged by the noisy interval: |y - mean| <= z sqrt(f^2 std^2 + noise^2). The smallest f that pixel i asks for
-is sqrt((y - mean)^2 / z^2 - noise^2) / std, and the conformal quantile of these makes the noisy interval
-cover a new pixel as claimed, if it is exchangeable with the held-out ones. mean +- z f std then covers the
-clean pixel as far as the noise level is right.
+This is split conformal prediction. The held-out pixels are known only as noisy values y = x + e, so a factor f is
+judged by the noisy interval |y - mean| <= z sqrt(f^2 std^2 + noise^2). The smallest f that pixel i asks for is
+sqrt((y - mean)^2 / z^2 - noise^2) / std. The conformal quantile of these makes the noisy interval cover a new pixel
+as claimed, if it is exchangeable with the held-out ones. The interval mean +- z f std then covers the clean pixel
+as far as the noise level is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..problem import Problem, Restoration
 from ..run.diagnostics import conformal_factor
-
-Floats = NDArray[np.float32]
-Bools = NDArray[np.bool_]
+from ..run.posterior import Posterior
+from ..units import Floats
+from .hold_out import HeldOut
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 MAIN_LEVEL = 0.9  # the std is rescaled for this one
-SHARE = 0.05  # of the known entries
-MOST, FEWEST = 30_000, 100  # entries held out
 SMALLEST_FACTOR, SMALLEST_STD = 0.1, 1e-6
-_SCATTERED = 0.7
-_TRIES = 20000
+
+
+WITHOUT_MISFIT = 0.6  # share of the tensor model's noise that is noise, where no prior has measured it
+
+
+class Calibratable(Protocol):
+    """An estimator that can be calibrated."""
+
+    @property
+    def shown(self) -> Problem:
+        """What the method may see."""
+        ...
+
+    def estimate(self, posterior: Posterior) -> tuple[Restoration, Callable[[], Floats]]:
+        """The restoration without the held-out pixels, and a function that gives the mean with them."""
+        ...
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """Known entries (H, W, C) that the sampler is not shown; strokes: in pieces shaped like the holes."""
+class Calibrated:
+    """An estimator whose standard deviations are rescaled by held-out pixels.
 
-    entries: Bools
-    strokes: bool
+    values: the measured pixels (H, W, C) in [0, 1] units.
+    """
+
+    inner: Calibratable
+    values: Floats
+    held: HeldOut
+
+    @property
+    def shown(self) -> Problem:
+        """What the method may see."""
+        return self.inner.shown
+
+    def __call__(self, posterior: Posterior) -> Restoration:
+        """Sum up the draws, calibrate, and put the held-out pixels back."""
+        found, refit = self.inner.estimate(posterior)
+        assert found.std is not None
+        calibration = calibrate(self.values, found.mean, found.std, self.held, self._noise(posterior, found))
+        factor, samples = np.float32(calibration.factor), found.samples
+        if samples is not None:
+            samples = found.mean + factor * (samples - found.mean)
+        numbers = {**found.numbers, "calibration": calibration.as_dict()}
+        return replace(found, mean=refit(), std=found.std * factor, samples=samples, numbers=numbers)
+
+    def _noise(self, posterior: Posterior, found: Restoration) -> float:
+        """The noise std of the held-out values: given, by the prior, or a part of the tensor model's."""
+        if found.options.sigma is not None:
+            return found.options.sigma
+        chain = posterior.noise()["std"]
+        if found.numbers["noise_source"] != "prior" or found.noise is None:
+            return WITHOUT_MISFIT * chain
+        return min(chain, found.noise["std"])
 
 
 @dataclass(frozen=True)
@@ -66,26 +106,6 @@ class Calibration:
         }
 
 
-def pooled(found: Sequence[Calibration]) -> Calibration:
-    """What the held-out entries of all windows say: means by their numbers. Each window kept its own factor."""
-    total = sum(one.held_out for one in found)
-
-    def mean(values: Sequence[float]) -> float:
-        return sum(one.held_out * value for one, value in zip(found, values, strict=True)) / total
-
-    def means(lists: Sequence[list[float]]) -> list[float]:
-        return [mean(values) for values in zip(*lists, strict=True)]
-
-    return Calibration(
-        factor=mean([one.factor for one in found]),
-        factors=means([one.factors for one in found]),
-        coverage_before=means([one.coverage_before for one in found]),
-        coverage_after=means([one.coverage_after for one in found]),
-        held_out=total,
-        strokes=any(one.strokes for one in found),
-    )
-
-
 _PIXELS = (
     "held-out pixels were drawn at random, like the missing ones: the 90 % interval covers missing pixels "
     "in 90 % of cases on average over the picture, not at each place"
@@ -95,77 +115,6 @@ _STROKES = (
     "cases where the holes hide what the rest of the picture shows, and no promise holds for a hole larger "
     "than the pieces, or one that hides something that is nowhere else"
 )
-
-
-def can_hold_out(observed: Bools) -> bool:
-    """Whether enough is known to hold some of it out."""
-    return bool(observed.sum() >= 4 * FEWEST)
-
-
-def hold_out(observed: Bools, *, rng: Generator) -> HeldOut:
-    """Choose known entries to hold out, observed (H, W, C): single ones if the missing are, else strokes."""
-    wanted = min(MOST, max(FEWEST, int(SHARE * observed.sum())))
-    if not can_hold_out(observed):
-        raise InputError("too few known pixels to hold some out", hint="run without --calibrate")
-    strokes = not is_scattered(observed)
-    return HeldOut(like_missing(observed, wanted, side=min(observed.shape[:2]) // 6, rng=rng), strokes)
-
-
-def like_missing(observed: Bools, wanted: int, *, side: int, rng: Generator) -> Bools:
-    """Choose about `wanted` known entries: single ones if the missing are, else strokes in windows of this side."""
-    if is_scattered(observed):
-        return scatter(observed, wanted, rng=rng)
-    return _strokes(observed, wanted, max(4, side), rng)
-
-
-def is_scattered(observed: Bools) -> bool:
-    """Whether missing entries have about as many known neighbours as known ones have."""
-    if observed.all() or not observed.any():
-        return True
-    padded = np.pad(observed.astype(np.float32), ((1, 1), (1, 1), (0, 0)), mode="edge")
-    height, width = observed.shape[:2]
-    around = sum(
-        padded[1 + down : 1 + down + height, 1 + right : 1 + right + width]
-        for down in (-1, 0, 1)
-        for right in (-1, 0, 1)
-        if down or right
-    )
-    counts = np.asarray(around)
-    return bool(counts[~observed].mean() >= _SCATTERED * counts[observed].mean())
-
-
-def scatter(observed: Bools, wanted: int, *, rng: Generator) -> Bools:
-    """Choose known entries at random; whole pixels if the mask is the same in every channel."""
-    whole = bool((observed == observed[..., :1]).all())
-    choices = np.flatnonzero(observed[..., 0] if whole else observed)
-    count = max(1, wanted // observed.shape[2]) if whole else wanted
-    held = np.zeros(observed.shape[:2] if whole else observed.shape, bool)
-    held.flat[rng.choice(choices, min(count, len(choices) // 2), replace=False)] = True
-    return np.repeat(held[..., None], observed.shape[2], axis=2) if whole else held
-
-
-def _strokes(observed: Bools, wanted: int, side: int, rng: Generator) -> Bools:
-    """Pieces of the missing pattern itself, `side` pixels wide, mirrored and moved to known places."""
-    height, width = observed.shape[:2]
-    held = np.zeros_like(observed)
-    missing = np.flatnonzero((~observed).any(2))
-    known = np.flatnonzero(observed.any(2))
-    count = 0
-    for _ in range(_TRIES):
-        if count >= wanted:
-            break
-        (row, column), (top, left) = (divmod(int(rng.choice(places)), width) for places in (missing, known))
-        across, down = (rng.choice([-1, 1]) * np.arange(-(side // 2), side - side // 2) for _ in range(2))
-        pattern = ~observed[(row + down)[:, None] % height, (column + across) % width]
-        window = (
-            slice(max(0, top - side // 2), top - side // 2 + side),
-            slice(max(0, left - side // 2), left - side // 2 + side),
-        )
-        there = observed[window] & ~held[window]
-        piece = there & pattern[-there.shape[0] :, -there.shape[1] :]
-        held[window] |= piece
-        count += int(piece.sum())
-    return held
 
 
 def calibrate(values: Floats, mean: Floats, std: Floats, held: HeldOut, noise_std: float) -> Calibration:

@@ -1,9 +1,9 @@
-"""The best average of several restorations of one picture, by pixels that were held out from all of them.
+"""Stacking: the best weighted average of several restorations of one picture, by hold-out pixels.
 
-Restorations that are wrong in different places are better together than each alone. For errors e_k on the
-held-out pixels, with C = mean(e e^T), the average with the least squared error has weights w that minimise w^T C w
-with sum(w) = 1. Here w >= 0 as well, and a ridge pulls them towards equal parts: more so where pieces of holes
-are held out, of which there are few, than where single pixels are.
+Restorations that are wrong in different places are better together than each alone. Let e_k be their errors on the
+hold-out pixels and C = mean(e e^T). The average with the least squared error has the weights w that minimise w^T C
+w with sum(w) = 1. Here w >= 0 as well, and a ridge pulls the weights towards equal shares. The ridge is stronger
+where pieces of holes are held out, because they are few, than where single pixels are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from torch import Tensor
 _FEWEST = 20
 
 
-def weigh(restored: Sequence[Tensor], values: Tensor, held: Tensor, *, ridge: float) -> list[float]:
+def stacking_weights(
+    restored: Sequence[Tensor], values: Tensor, held: Tensor, *, ridge: float
+) -> list[float]:
     """Weights of the restorations (..., C, H, W); values are the measured ones, held says where they count.
 
     ridge: relative to the mean squared error. If one of them is not finite there, the first has all the weight.
@@ -42,7 +44,7 @@ def weigh(restored: Sequence[Tensor], values: Tensor, held: Tensor, *, ridge: fl
     return weights
 
 
-def average(restored: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+def stack(restored: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """The weighted average of the restorations."""
     total = torch.zeros_like(restored[0])
     for picture, weight in zip(restored, weights, strict=True):

@@ -1,7 +1,7 @@
 """The noise level by the prior: the one under which the known pixels are most likely.
 
-Let p_sigma be the density of a clean picture of the prior plus noise of std sigma. It obeys the heat equation,
-d log p_sigma / d sigma^2 = (laplace log p_sigma + |grad log p_sigma|^2) / 2, and by Tweedie's formula its score is
+Let p_sigma be the density of a clean picture of the prior plus noise of std sigma. It obeys the heat equation, d
+log p_sigma / d sigma^2 = (laplace log p_sigma + |grad log p_sigma|^2) / 2, and by Tweedie's formula its score is
 (D(u, sigma) - u) / sigma^2. So log p_sigma(u) is stationary in sigma where
 
     |u - D(u, sigma)|^2 = sigma^2 (n - div D(u, sigma)),
@@ -46,8 +46,8 @@ def most_likely_noise(
 ) -> NoiseLevel | None:
     """Find the sigma under which the known pixels are most likely; None where too few of them can tell.
 
-    values, known, filled: (N, C, H, W) on [-1, 1]. Where nothing is known the filled picture stands in, with noise of
-    the level that is tried. guess: a first idea; the level is looked for up to twice of it.
+    values, known, filled: (N, C, H, W) on [-1, 1]. Where nothing is known the filled picture stands in, with noise
+    of the level that is tried. guess: a first idea; the level is looked for up to twice of it.
     """
     low, high = math.log(LOWEST), math.log(max(2 * guess, 4 * LOWEST))
     at_low: float | None = None

@@ -1,13 +1,13 @@
-"""How far the finished picture may be off: draws of it by the prior, given the known pixels.
+"""How uncertain the refined picture is: draws of it from the prior, given the known pixels.
 
-The spread of the tensor model's draws says little about the finished picture, which holds detail that no component
-carries. So the finished picture is given noise of some level and taken down again by the reverse process, a few
-levels at a time. Known pixels have noise already, of std `level`; at a level s they get what they lack,
+The draws of the tensor model say little about the refined picture, which has detail that no component carries. So
+the refined picture x gets noise of some level and is denoised again, a few levels at a time. Known pixels have
+noise of std `level` already; at a level s they get what they lack:
 
-    u = y + sqrt(s^2 - level^2) e where known, x + s e elsewhere,      x <- D(u, s),
+    u = y + sqrt(s^2 - level^2) e where known, x + s e elsewhere,      x <- D(u, s)
 
-and at the last level, where s = level, x is drawn given u instead. Where known pixels say what the picture is, all
-draws agree; along edges, in texture and in holes they differ.
+At the last level, s = level, x is drawn given u instead. Draws agree where the known pixels determine the picture,
+and differ along edges, in texture and in holes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAST_CALLS = 3  # of the network for the draw at the last level
 
 @dataclass(frozen=True)
 class Effort:
-    """How many draws, through how many levels, and how often their variance is averaged over neighbours."""
+    """How many draws, through how many levels, and how often their variance is smoothed."""
 
     draws: int
     levels: int
@@ -42,26 +42,26 @@ class Effort:
         return self.draws * (self.levels - 1 + _LAST_CALLS)
 
 
-USUAL, LITTLE = Effort(6, 3, 1), Effort(3, 2, 2)  # for a photograph, and for a large one
+USUAL, FEW = Effort(6, 3, 1), Effort(3, 2, 2)  # for a photograph, and for a large one
 
 
 def draw_pictures(
     prior: Prior,
     values: Tensor,
     known: Tensor,
-    finished: Tensor,
+    refined: Tensor,
     level: float,
     *,
     levels: int = USUAL.levels,
     rng: Generator,
 ) -> Iterator[Tensor]:
-    """Yield draws (C, H, W) for ever; values, known, finished: (C, H, W) on [-1, 1], level on the same scale."""
+    """Yield draws (C, H, W) without end. values, known, refined: (C, H, W) on [-1, 1], level on the same scale."""
     schedule = [level]
     if not bool(known.all()):
         step = (max(_START, level) / level) ** (1 / (levels - 1))
         schedule = [level * step**k for k in reversed(range(levels))]
     while True:
-        x = finished
+        x = refined
         for s in schedule:
             noise = random.normal_like(x, rng=rng)
             lacking = math.sqrt(max(0.0, s**2 - level**2))
@@ -72,9 +72,9 @@ def draw_pictures(
 
 
 def smooth_std(std: Tensor, known: Tensor, *, rounds: int = USUAL.rounds) -> Tensor:
-    """Average the variance (C, H, W) over those of 3 x 3 neighbours that are known like it, or filled like it.
+    """Smooth the variance (C, H, W) over the 3 x 3 neighbours of the same kind, known or filled.
 
-    A few draws alone give a grainy map; the fewer, the more rounds.
+    A few draws give a noisy variance; the fewer there are, the more rounds of smoothing.
     """
     for _ in range(rounds):
         smooth = torch.empty_like(std)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,26 +12,10 @@ from ..errors import InputError, MaskError
 from ..options import check
 from ..priors import load_prior
 from ..priors.base import Denoises, Prior, as_prior
-from ..run.chains import Trace
-from . import session as restoration
+from ..problem import Restoration
+from . import session
 
 __all__ = ["Restoration", "denoise", "inpaint", "load_prior"]
-
-
-@dataclass(frozen=True)
-class Restoration:
-    """A restored image.
-
-    mean: of the input's shape and type (uint8 in, uint8 out). std: float32 of the same shape, in [0, 1]
-    units. trace: noise_std, rank, active_rank, rho and change at every step. noise: the inferred noise std
-    with its 90 % interval. samples: (n, ...) float32 draws, if asked for with save=("samples",).
-    """
-
-    mean: NDArray[Any]
-    std: NDArray[np.float32]
-    trace: Trace
-    noise: dict[str, float]
-    samples: NDArray[np.float32] | None = None
 
 
 def inpaint(
@@ -93,20 +77,19 @@ def _restore(
 ) -> Restoration:
     if not np.isfinite(pixels[observed]).all():
         raise InputError("the image has NaN or infinite values among its observed pixels")
-    cfg = check({**options, "prior": prior if isinstance(prior, str) else "loaded"})
-    used = restoration.open_prior(cfg) if isinstance(prior, str) else as_prior(prior)
-    outcome = restoration.restore(pixels, observed, cfg, prior=used)
+    given = check({**options, "prior": prior if isinstance(prior, str) else "loaded"})
+    used = session.open_prior(given) if isinstance(prior, str) else as_prior(prior)
+    restored = session.restore(pixels, observed, given, prior=used)
     shape = np.shape(image)
-    mean = outcome.mean.reshape(shape)
+    mean = restored.mean.reshape(shape)
     dtype = np.asarray(image).dtype
     if unit != 1:
         mean = np.rint(mean.clip(0, 1) * unit).astype(dtype)
     elif dtype.kind == "f":
         mean = mean.astype(dtype)
-    samples = None if outcome.samples is None else outcome.samples.reshape(-1, *shape)
-    return Restoration(
-        mean, outcome.std.reshape(shape), outcome.trace, outcome.noise(outcome.cfg.burn_in), samples
-    )
+    samples = None if restored.samples is None else restored.samples.reshape(-1, *shape)
+    std = None if restored.std is None else restored.std.reshape(shape)
+    return replace(restored, mean=mean, std=std, samples=samples)
 
 
 def _to_unit(image: ArrayLike) -> tuple[NDArray[np.float32], float]:

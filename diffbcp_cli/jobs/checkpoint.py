@@ -14,10 +14,10 @@ from ..errors import InputError
 from ..options import Options, to_mapping
 from ..photos import checkpoints
 from ..priors import LoadedPrior
-from ..run.outcome import Snapshot
 from ..watch import Watch
 from .earlier import changed_options
 from .job import Opened
+from .session import Checkpoint
 
 # options that may differ between an interrupted run and the one that goes on with it
 _FREE = (
@@ -46,17 +46,15 @@ def identity(opened: Opened, options: Options, prior: LoadedPrior | None) -> dic
     }
 
 
-def start_from(path: Path, belongs: dict[str, Any], watch: Watch) -> Snapshot | None:
+def start_from(path: Path, belongs: dict[str, Any], watch: Watch) -> Checkpoint | None:
     """Read the checkpoint to go on from, None if there is none; one of another run is refused."""
     if not path.exists():
         return None
     tensors, plain = checkpoints.read(path)
     try:
         differences = _differences(plain, belongs)
-        running = plain.get("running") or {"chains": []}  # the window under way, if it is a run in windows
-        chains = [*plain["chains"], *running["chains"]]
-        steps = sum(len(chain["trace"]["noise_std"]) for chain in chains)
-    except (KeyError, TypeError, AttributeError) as error:
+        steps = int(plain["steps"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"the checkpoint {path} is damaged", hint="run without --resume") from error
     if differences:
         raise InputError(

@@ -19,10 +19,10 @@ from typing import Any
 
 from .. import priors as weights
 from ..errors import DiffbcpError, ModelError
-from ..estimators.completion import calls_after
+from ..estimators.refine import calls_after
 from ..options import LARGE, Given, Options, resolve
 from ..photos.masks import missing_share
-from ..run.large import working_set
+from ..run.memory import working_set
 from ..watch import Watch
 from .job import Job, read_job
 from .report import explain

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,21 +13,18 @@ import torch
 from .. import __version__
 from ..devices import use_threads
 from ..errors import OutputError
-from ..methods.split_gibbs import Draw
 from ..options import Given, Options, resolve, to_mapping
 from ..photos import checkpoints, files, lock, masks, results
 from ..photos.results import Record
 from ..photos.targets import CHECKPOINT, KINDS
 from ..priors import LoadedPrior
-from ..problem import Restoration, Trace
-from ..run.outcome import Control, Outcome, Snapshot
-from ..units import level_to_unit
-from ..watch import Progress, Watch
+from ..problem import Restoration
+from ..watch import Watch
 from .checkpoint import identity, start_from
 from .earlier import earlier_result, plain_options
 from .job import Job, Opened, check_outputs, mask_digest, read_job
 from .report import Report, Status, failed, interrupted, of_record
-from .session import Session, restore
+from .session import Checkpoint, Resume, Session, restore
 
 
 @dataclass(frozen=True)
@@ -103,69 +99,21 @@ def _restore_and_save(opened: Opened, session: Session, watch: Watch) -> Saved:
     path, belongs = job.target.file(CHECKPOINT), identity(opened, options, prior)
     start = start_from(path, belongs, watch) if session.resume else None
 
-    def save(snapshot: Snapshot) -> None:
-        tensors, plain = snapshot
+    def save(checkpoint: Checkpoint) -> None:
+        tensors, plain = checkpoint
         try:
             checkpoints.write(path, tensors, {**plain, **belongs})
         except OutputError as error:  # hours of work are worth more than the chance to go on with them later
             watch.note(f"{error.message}; the run goes on, but could not be resumed")
 
-    control = replace(_control(watch), start=start, save=save)
-    outcome = restore(
-        opened.photo.pixels, opened.observed, options, prior=prior, name=job.name, control=control
-    )
-    found = _restoration(outcome)
+    pixels, resume = opened.photo.pixels, Resume(start, save)
+    found = restore(pixels, opened.observed, options, prior=prior, name=job.name, watch=watch, resume=resume)
     record = _record(opened, session.given, options.threads, prior, found)
     written = results.save(job.target, opened.photo, opened.observed, found, record)
     if found.finished:
         path.unlink(missing_ok=True)
     status: Status = "done" if found.finished else "interrupted"
     return Saved(status, written, record, found.warnings if found.finished else ())
-
-
-def _control(watch: Watch) -> Control:
-    """A watch as the sampler knows it."""
-
-    def wrap(draws: Iterable[Draw], total: int) -> Iterator[Draw]:
-        watch.progress(Progress("sampling", 0, total))
-        for count, draw in enumerate(draws, 1):
-            numbers = {"noise_std": level_to_unit(draw.noise_std), "active_rank": draw.active_rank}
-            watch.progress(Progress("sampling", count, total, numbers))
-            yield draw
-
-    @contextmanager
-    def finishing() -> Iterator[Callable[[float], None]]:
-        yield lambda share: watch.progress(Progress("refining", share, 1.0))
-
-    return Control(wrap=wrap, stop=watch.cancelled, note=watch.note, finishing=finishing)
-
-
-def _restoration(outcome: Outcome) -> Restoration:
-    """What the files and the record need of an outcome."""
-    judged, options = outcome.convergence, outcome.cfg
-    maps = {"prior": outcome.prior_mean, "rhat": judged.rhat_map, "ess": judged.ess_map}
-    warning, last = judged.warning(), outcome.trace
-    return Restoration(
-        mean=outcome.mean,
-        std=outcome.std,
-        noise=outcome.noise(options.burn_in),
-        options=options,
-        samples=outcome.samples,
-        traces=tuple(Trace(trace.as_dict()) for trace in outcome.traces),
-        maps={name: values for name, values in maps.items() if values is not None},
-        numbers={
-            "tensor_noise": outcome.tensor_noise(options.burn_in),
-            "finish_level": outcome.finish_level,
-            "finish_weights": None if outcome.finish_weights is None else list(outcome.finish_weights),
-            "rank": {"last": last.rank[-1], "active": last.active_rank[-1]},
-            "draws": outcome.draws,
-            "diagnostics": judged.as_dict(),
-            "calibration": None if outcome.calibration is None else outcome.calibration.as_dict(),
-        },
-        warnings=(warning,) if warning else (),
-        seconds=outcome.seconds,
-        finished=outcome.finished,
-    )
 
 
 def _record(

@@ -1,30 +1,50 @@
-"""From an array of pixels to its restoration."""
+"""From pixels to their restoration: a problem, a method, an estimator, and windows if the picture is too large."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import torch
 
+from .. import tree
 from ..devices import pick_device
 from ..errors import InputError
-from ..estimators.completion import Entries, Picture, picture_of, watched
-from ..options import Given, Options, RunConfig, resolve
+from ..estimators import Estimator, hold_out, refines
+from ..estimators import build as build_estimator
+from ..estimators.mean import PosteriorMean
+from ..estimators.refine import calls_after
+from ..methods import Method, builder, state_classes
+from ..operators.mask import masked_problem
+from ..options import Given, Options, resolve
 from ..priors import Download, LoadedPrior, load_prior
 from ..priors.base import Prior
 from ..priors.sizes import FIT_SIDE, Fitted
-from ..run.budget import within_budget
-from ..run.chains import Chains
-from ..run.convergence import Convergence, convergence
-from ..run.kernel import pixels_of, sampler_of, seed_of
-from ..run.large import window_side, windows_need
-from ..run.outcome import Bools, Control, Floats, Outcome, Snapshot, damaged
-from ..run.windows import restore_in_windows
+from ..problem import Problem, Restoration
+from ..random import Seeds
+from ..run.convergence import Convergence
+from ..run.loop import SNAPSHOT_CLASSES, Chains, Checkpoints, Snapshot, kept_steps, run
+from ..run.memory import window_side, windows_need
+from ..run.schedule import within_budget
+from ..run.windows import WINDOWS_CLASSES, restore_in_windows
+from ..units import Bools, Floats, level_to_signed, to_unit
+from ..watch import Watch
 
 SMALLEST_SIDE = 16
+Checkpoint = tuple[tree.Tensors, dict[str, Any]]
+"""Tensors by name, and plain values; `steps` among them says how many iterations were done."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Where a restoration goes on from, and where it leaves checkpoints; the tensors and values are `tree`'s."""
+
+    start: Checkpoint | None = None
+    save: Callable[[Checkpoint], None] | None = None
 
 
 @dataclass
@@ -55,18 +75,18 @@ class Session:
 
 
 def open_prior(
-    cfg: Given | Options, *, announce: Callable[[Download], None] | None = None, bars: bool = False
+    given: Given | Options, *, announce: Callable[[Download], None] | None = None, bars: bool = False
 ) -> LoadedPrior | None:
     """Load the prior that a run asks for, None for `none`; announce and bars as in `load_prior`."""
-    cfg = resolve(cfg)
-    if cfg.prior == "none":
+    options = resolve(given)
+    if options.prior == "none":
         return None
     return load_prior(
-        cfg.prior,
-        device=cfg.device,
-        precision=cfg.precision,
-        scale=cfg.prior_scale,
-        compile=cfg.compile,
+        options.prior,
+        device=options.device,
+        precision=options.precision,
+        scale=options.prior_scale,
+        compile=options.compile,
         announce=announce,
         bars=bars,
     )
@@ -75,158 +95,197 @@ def open_prior(
 def restore(
     pixels: Floats,
     observed: Bools,
-    cfg: Given | Options,
+    given: Given | Options,
     *,
     prior: Prior | None,
     name: str = "",
-    control: Control | None = None,
-) -> Outcome:
-    """Restore pixels (H, W, C) on [0, 1] from the observed ones, (H, W, C) bool; see `Outcome`.
+    watch: Watch | None = None,
+    resume: Resume | None = None,
+) -> Restoration:
+    """Restore pixels (H, W, C) on [0, 1] from the observed ones, (H, W, C) bool.
 
-    name: the image's relative path, which with the seed fixes every draw. Ctrl-C ends the run with what has
-    been drawn so far.
+    name: the relative path of the photograph, which with the seed fixes every draw. Ctrl-C, or a watch that asks for
+    a stop, ends the run with what has been drawn so far.
     """
-    control, (height, width, channels) = control or Control(), observed.shape
+    watch, (height, width, channels) = watch or Watch(), observed.shape
     if min(height, width) < SMALLEST_SIDE:
         raise InputError(
             f"the image is {width}x{height}, and the smallest that can be restored is "
             f"{SMALLEST_SIDE}x{SMALLEST_SIDE}"
         )
-    cfg = resolve(cfg, height=height, width=width, known=float(observed.mean()))
-    if cfg.prior_scale == "fit" and prior is not None and prior.traits.shrinks_to is None:
+    options = resolve(given, height=height, width=width, known=float(observed.mean()))
+    if options.prior_scale == "fit" and prior is not None and prior.traits.shrinks_to is None:
         prior = Fitted(prior, size=FIT_SIDE)
-
-    def one(pixels: Floats, observed: Bools, cfg: RunConfig, name: str, control: Control) -> Outcome:
-        return _restore_whole(pixels, observed, cfg, prior=prior, name=name, control=control)
-
-    side = window_side(cfg, height, width, channels)
+    checkpoints = _checkpoints(resume or Resume(), options)
+    side = window_side(options, height, width, channels)
     if side is None:
-        return one(pixels, observed, cfg, name, control)
-    need = windows_need(cfg, side, height, width, channels)
-    if need > cfg.memory_budget:
-        control.note(
+        problem = _Whole(pixels, observed, options, prior, name, watch, checkpoints)
+        return _keep(problem.restore(), pixels, observed)
+    need = windows_need(options, side, height, width, channels)
+    if need > options.memory_budget:
+        watch.note(
             f"windows of {side} pixels take about {need / 2**30:.1f} GB, more than the memory budget of "
-            f"{cfg.memory_budget / 2**30:.1f} GB"
+            f"{options.memory_budget / 2**30:.1f} GB"
         )
-    return restore_in_windows(pixels, observed, cfg, side, one=one, name=name, control=control)
 
+    def one(pixels: Floats, observed: Bools, inner: Options, name: str, at: Checkpoints) -> Restoration:
+        calibrates = inner.calibrate and hold_out.can_hold_out(observed)
+        if inner.calibrate and not calibrates:
+            watch.note("too little is known in it to calibrate its uncertainty")
+        inner = replace(inner, calibrate=calibrates)
+        return _Whole(pixels, observed, inner, prior, name, watch, at).restore()
 
-def _restore_whole(
-    pixels: Floats, observed: Bools, cfg: RunConfig, *, prior: Prior | None, name: str, control: Control
-) -> Outcome:
-    """Restore by chains over the whole picture."""
-    started, device = time.perf_counter(), pick_device(cfg.device)
-    shrunk = prior is not None and prior.traits.shrinks(*observed.shape[:2])
-    finisher = prior if cfg.finish > 0 and not shrunk else None
-    entries = Entries.split(observed, cfg, name, finishes=finisher is not None)
-    given = entries.given
-    cfg, atoms = within_budget(pixels, given, cfg, prior, device, control, finishes=finisher is not None)
-    sampler = sampler_of(pixels, given, cfg, prior, device, atoms, control.note)
-    seeds = [seed_of(cfg.seed, f"{name}#{k}" if k else name) for k in range(cfg.chains)]
-    kept = range(cfg.burn_in, cfg.iterations, cfg.thin) if "samples" in cfg.save else range(0)
-    chains = Chains(sampler, seeds, burn_in=cfg.burn_in, kept=kept, device=device, note=control.note)
-    earlier = 0.0 if control.start is None else _take_up(chains, control.start)
-
-    def snapshot() -> Snapshot:
-        tensors, plain = chains.snapshot()
-        planned = {"iterations": cfg.iterations, "burn_in": cfg.burn_in}
-        return tensors, {**plain, "planned": planned, "seconds": earlier + time.perf_counter() - started}
-
-    finished, judged = _run(chains, cfg, control, snapshot)
-    if chains.image.count == 0 and chains.last is not None:
-        chains.image.add(chains.last)  # interrupted during burn-in: the latest draw is all there is
-    picture: Picture | None = None
-    try:
-        if finisher is not None and finished:
-            with control.finishing() as show:
-                by = watched(finisher, cfg, pixels[..., 0].size, control, show)
-                picture = picture_of(chains, by, pixels, entries, cfg, name, control)
-    except KeyboardInterrupt:
-        finished = False
-        if control.save is not None:
-            control.save(snapshot())
-    if picture is None:
-        picture = picture_of(chains, None, pixels, entries, cfg, name, control)
-    seconds = earlier + time.perf_counter() - started
-    return _outcome(picture, chains, pixels, observed, cfg, judged, seconds=seconds, finished=finished)
-
-
-def _outcome(
-    picture: Picture,
-    chains: Chains,
-    pixels: Floats,
-    observed: Bools,
-    cfg: RunConfig,
-    judged: Convergence,
-    *,
-    seconds: float,
-    finished: bool,
-) -> Outcome:
-    """All that is known after a run; known pixels as they were given, if so asked."""
-    mean, std, choice = picture.mean, picture.std, picture.choice
-    if cfg.observed == "keep":
-        mean, std = np.where(observed, pixels, mean), np.where(observed, np.float32(0), std)
-    return Outcome(
-        mean=mean,
-        std=std,
-        prior_mean=pixels_of(chains.prior_image.mean) if chains.prior_image.count else None,
-        samples=picture.samples,
-        traces=chains.traces,
-        draws=chains.image.count,
-        seconds=seconds,
-        finished=finished,
-        cfg=cfg,
-        convergence=judged,
-        calibration=picture.calibration,
-        finish_level=None if choice is None else choice.level / 2,
-        finish_weights=None if choice is None else choice.weights,
-        prior_noise=picture.noise,
+    restored = restore_in_windows(
+        pixels, observed, options, side, one=one, name=name, watch=watch, checkpoints=checkpoints
     )
+    return _keep(restored, pixels, observed)
 
 
-def _take_up(chains: Chains, start: Snapshot) -> float:
-    """Go on from a snapshot; return the seconds that it took."""
-    try:
-        chains.resume(*start)
-        return float(start[1]["seconds"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise damaged() from error
+def _keep(restored: Restoration, pixels: Floats, observed: Bools) -> Restoration:
+    """Known pixels as they were given, if so asked."""
+    if restored.options.observed != "keep":
+        return restored
+    std = None if restored.std is None else np.where(observed, np.float32(0), restored.std)
+    return replace(restored, mean=np.where(observed, pixels, restored.mean), std=std)
 
 
-def _run(
-    chains: Chains, cfg: RunConfig, control: Control, snapshot: Callable[[], Snapshot]
-) -> tuple[bool, Convergence]:
-    """Draw until the chains have their iterations, or have converged; whether they got there, and R-hat."""
-    until, finished = cfg.iterations, True
-    while True:
-        finished = _advance(chains, until, cfg, control, snapshot)
-        judged = convergence(chains)
-        if not finished or not cfg.until_converged or judged.converged or until >= cfg.max_iterations:
-            return finished, judged
-        more = min(cfg.max_iterations - until, max(1, until // 2))
-        until += more
-        control.note(
-            f"{100 * judged.pixels_converged:.0f} % of the pixels have converged; {more} more iterations"
+def _checkpoints(resume: Resume, options: Options) -> Checkpoints:
+    """Snapshots of a run as checkpoints of plain tensors and values."""
+    start, save, keep = None, None, resume.save
+    if resume.start is not None:
+        tensors, plain = resume.start
+        classes = (*SNAPSHOT_CLASSES, *WINDOWS_CLASSES, *state_classes(options.method))
+        start = tree.unpack(plain.get("run"), tensors, classes=classes, device=pick_device(options.device))
+    if keep is not None:
+
+        def save(snapshot: Any) -> None:
+            tensors, plain = tree.pack(snapshot)
+            keep((tensors, {"run": plain, "steps": snapshot.steps}))
+
+    return Checkpoints(start, save, options.checkpoint_every)
+
+
+@dataclass
+class _Whole:
+    """One picture, restored by chains over all of it."""
+
+    pixels: Floats
+    observed: Bools
+    options: Options
+    prior: Prior | None
+    name: str
+    watch: Watch
+    checkpoints: Checkpoints
+
+    def __post_init__(self) -> None:
+        """State the problem, and take the plan of a run that goes on."""
+        self.started = time.perf_counter()
+        start = self.checkpoints.start
+        if start is not None and not isinstance(start, Snapshot):
+            raise tree.damaged()
+        if start is not None and self.options.time_budget is not None:
+            iterations, burn_in = (int(start.planned[name]) for name in ("iterations", "burn_in"))
+            self.options = replace(self.options, time_budget=None, iterations=iterations, burn_in=burn_in)
+        self.earlier = 0.0 if start is None else float(start.seconds)
+        self.device = pick_device(self.options.device)
+        self.seeds = Seeds(self.options.seed, self.name)
+        sigma = self.options.sigma
+        self.problem = masked_problem(
+            self.pixels,
+            self.observed,
+            noise_std=None if sigma is None else level_to_signed(sigma),
+            name=self.name,
+            device=self.device,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Spent so far, with what came before an interruption."""
+        return self.earlier + time.perf_counter() - self.started
+
+    def restore(self) -> Restoration:
+        """Build, draw, and sum up."""
+        estimator = self._estimator()
+        method = self._method(estimator.shown)
+        options = self.options
+        chains = Chains(
+            method, self.seeds, options.chains, options.burn_in, kept_steps(options), self.device, self.watch
+        )
+        if self.checkpoints.start is not None:
+            _resume(chains, self.checkpoints.start)
+        finished, judged = run(
+            chains, options, self.watch, save=self._saving(chains), every=self.checkpoints.every
+        )
+        chains.posterior.close()
+        restored = self._sum_up(estimator, chains, finished)
+        return self._with_diagnostics(restored, chains, judged)
+
+    def _method(self, shown: Problem) -> Method[Any]:
+        """The method, with as many iterations as the time budget allows."""
+
+        def build(options: Options) -> Method[Any]:
+            return builder(options.method)(shown, self.prior, options, self.seeds, self.watch)
+
+        self.options, method = within_budget(
+            shown, self.options, build, self.watch, after=lambda: self._seconds_after(shown)
+        )
+        return method
+
+    @torch.no_grad()
+    def _seconds_after(self, shown: Problem) -> float:
+        """What the prior will take after the chains, from the time of one call."""
+        height, width = shown.y.shape[-2:]
+        if self.prior is None or not refines(self.prior, self.options, height, width):
+            return 0.0
+        started = time.perf_counter()
+        self.prior.denoise(shown.y[None], 0.1)
+        return (time.perf_counter() - started) * calls_after(self.options.finish, height * width)
+
+    def _estimator(self) -> Estimator:
+        return build_estimator(
+            self.problem, self.prior, self.options, self.seeds, self.watch, values=self.pixels
+        )
+
+    def _saving(self, chains: Chains) -> Callable[[], None] | None:
+        save = self.checkpoints.save
+        if save is None:
+            return None
+        planned = {"iterations": self.options.iterations, "burn_in": self.options.burn_in}
+        return lambda: save(chains.snapshot(planned=planned, seconds=self.seconds))
+
+    def _sum_up(self, estimator: Estimator, chains: Chains, finished: bool) -> Restoration:
+        """The estimator's word; after an interruption, the plain mean of what has been drawn."""
+        if finished:
+            try:
+                return replace(estimator(chains.posterior), options=self.options)
+            except KeyboardInterrupt:
+                save = self._saving(chains)
+                if save is not None:
+                    save()
+        plain = PosteriorMean(self.problem, self.options)(chains.posterior)
+        return replace(plain, finished=False)
+
+    def _with_diagnostics(self, restored: Restoration, chains: Chains, judged: Convergence) -> Restoration:
+        posterior, warning = chains.posterior, judged.warning()
+        maps = {"rhat": judged.rhat_map, "ess": judged.ess_map}
+        found = {name: values for name, values in maps.items() if values is not None}
+        if "prior" in self.options.save and posterior.prior_image.count:
+            found["prior"] = to_unit(posterior.prior_image.mean)
+        trace, numbers = posterior.traces[0], {**restored.numbers, "diagnostics": judged.as_dict()}
+        if "rank" in trace:
+            numbers["rank"] = {"last": trace["rank"][-1], "active": trace["active_rank"][-1]}
+        return replace(
+            restored,
+            traces=tuple(posterior.traces),
+            maps={**restored.maps, **found},
+            numbers=numbers,
+            warnings=() if warning is None else (warning,),
+            seconds=self.seconds,
         )
 
 
-def _advance(
-    chains: Chains, until: int, cfg: RunConfig, control: Control, snapshot: Callable[[], Snapshot]
-) -> bool:
-    """Take the chains to `until` steps, saving checkpoints; False if stopped on the way."""
-    last_saved = time.monotonic()
+def _resume(chains: Chains, start: Snapshot) -> None:
     try:
-        for _ in control.wrap(chains.steps(until), chains.left(until)):
-            if control.stop() and chains.left(until):
-                raise KeyboardInterrupt
-            due = cfg.checkpoint_every and time.monotonic() - last_saved >= cfg.checkpoint_every
-            if control.save is not None and due and chains.left(until):
-                control.save(snapshot())
-                last_saved = time.monotonic()
-    except KeyboardInterrupt:
-        if chains.last is None:
-            raise
-        if control.save is not None:
-            control.save(snapshot())
-        return False
-    return True
+        chains.resume(start)
+    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise tree.damaged() from error

@@ -47,6 +47,11 @@ class State:
     cusp: Cusp
     noise_precision: float
 
+    def __post_init__(self) -> None:
+        """Refuse parts of different ranks: a checkpoint may hold anything."""
+        if any(factor.shape[1:] != self.weights.shape for factor in (*self.left, *self.right)):
+            raise ValueError("factors and weights do not fit")
+
     @property
     def rank(self) -> int:
         """How many components the state carries."""

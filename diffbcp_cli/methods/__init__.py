@@ -1,1 +1,30 @@
-"""Methods: what draws pictures given a problem."""
+"""Methods: what draws pictures given a problem. Each has one file and one line in the registry."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from .base import Build, Info, Method
+
+__all__ = ["REGISTRY", "Build", "Info", "Method", "builder", "state_classes"]
+
+REGISTRY = {"diffbcp": "diffbcp"}
+"""The module of each method, by the name that `--method` takes; `build` makes the method, and STATE_CLASSES are
+the dataclasses of its states."""
+
+
+def builder(name: str) -> Build:
+    """The function that builds a method."""
+    found: Build = _module(name).build
+    return found
+
+
+def state_classes(name: str) -> tuple[type, ...]:
+    """The dataclasses that the states of a method are made of; a checkpoint may hold no others."""
+    found: tuple[type, ...] = _module(name).STATE_CLASSES
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f".{REGISTRY[name]}", __name__)

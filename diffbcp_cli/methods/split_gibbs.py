@@ -1,193 +1,150 @@
-"""The split Gibbs sampler: the tensor model and the prior's image, drawn in turn.
+"""The split Gibbs sampler: a picture X under its model and a copy Z under the prior, drawn in turn.
 
-`run` yields draws and never ends by itself; the loop belongs to the caller.
+X is tied to the data and, by exp(-|z - x|^2 / (2 rho^2)), to Z; Z is tied to the prior. What X is allowed to be
+is the image step: a low-rank tensor gives DiffBCP, or Bayesian CP if there is no prior, and any picture at all gives
+PnP-DM.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypedDict
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
-from ..lowrank import cp, cusp
-from ..lowrank.cp import Hyper, State, initial
-from ..lowrank.cp_sweep import MEMORY_BUDGET, sweep
-from ..lowrank.likelihood import Coupling, Observation, image_of
-from ..lowrank.stream import ImageCoupling, Stream, sweep_in_chunks
 from ..priors.base import Prior
 from ..priors.reverse import Solver, sample
-from .coupling import CouplingRule
+from .base import Info, Kind
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What fixes the Markov kernel."""
+class Pull:
+    """The prior's image Z (C, H, W), and the distance rho within which it holds X."""
 
-    rank: int = 200
-    block: int = 25
-    sweeps: int = 1  # over the tensor model in each step
-    burn_in: int = 40
-    adapt_floor: float | None = None  # None: the rank stays as it is
-    noise_std: float | None = None  # on [-1, 1]; None: inferred
-    noise_most: float = math.inf  # the inferred noise stays below
-    warm_up: int = 10  # sweeps before the prior's first call
-    rule: CouplingRule = field(default_factory=CouplingRule)
+    image: Tensor
+    rho: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What an image step drew: X folded to an image (C, H, W), and the precision of the noise."""
+
+    image: Tensor
+    noise_precision: float
+    numbers: Mapping[str, float | None] = field(default_factory=dict)
+
+
+class ImageStep(Protocol[S]):
+    """Draws X given the data and the pull of the prior's image. warm_up: steps before the prior's first call."""
+
+    @property
+    def warm_up(self) -> int:
+        """Steps before the prior's first call."""
+        ...
+
+    def init(self, *, rng: Generator) -> S:
+        """The state before the first step."""
+        ...
+
+    def step(self, state: S, pull: Pull | None, index: int, *, rng: Generator) -> tuple[S, Drawn]:
+        """Draw X; index: the number of the step."""
+        ...
+
+    def planned(self, *, burn_in: int) -> Self:
+        """The same step for another burn-in."""
+        ...
+
+    def without_warm_up(self) -> Self:
+        """The same step with the prior's first call in the third step."""
+        ...
+
+    def with_less_memory(self) -> Self | None:
+        """The same step with smaller batches, None if they cannot be smaller."""
+        ...
+
+
+class Rule(Protocol):
+    """How tightly X and Z hold each other."""
+
+    def rho(self, noise_precision: float, step: int) -> float:
+        """The coupling distance, on the [-1, 1] scale."""
+        ...
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """rho = clip(sqrt(strength / tau), smallest, largest), on the [-1, 1] scale."""
+
+    strength: float = 15.0
+    smallest: float = 0.1
+    largest: float = 10.0
+
+    def rho(self, noise_precision: float, step: int = 0) -> float:
+        """The coupling distance at noise precision tau."""
+        return min(max(math.sqrt(self.strength / noise_precision), self.smallest), self.largest)
+
+
+@dataclass(frozen=True)
+class SplitState(Generic[S]):
+    """Where a chain stands: the state of the image step, X and Z (C, H, W) once drawn, tau, steps done."""
+
+    model: S
+    image: Tensor | None = None
+    prior_image: Tensor | None = None
+    noise_precision: float = 1.0
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class SplitGibbs(Generic[S]):
+    """Draw Z given X, then X given Z and the data. solver, calls: of the reverse diffusion that draws Z."""
+
+    image_step: ImageStep[S]
+    prior: Prior | None
+    rule: Rule = field(default_factory=Adaptive)
     solver: Solver = "second-order"
     calls: int = 2
-    hyper: Hyper = field(default_factory=Hyper)
-    budget: int = MEMORY_BUDGET
+    kind: Kind = "chain"
 
-
-@dataclass(frozen=True)
-class Chain:
-    """Where the chain stands: the tensor model, the prior's image (C, H, W) if it has been drawn, the step."""
-
-    state: State
-    prior_image: Tensor | None
-    image: Tensor | None
-    step: int
-
-
-@dataclass(frozen=True)
-class Draw:
-    """One step of the chain, images (C, H, W) on [-1, 1], noise on the same scale."""
-
-    step: int
-    image: Tensor
-    prior_image: Tensor | None
-    noise_std: float
-    rank: int
-    active_rank: int
-    rho: float | None
-    change: float  # rms difference from the image one step before
-
-
-class _Options(TypedDict):
-    block: int
-    budget: int
-    shuffle: bool
-
-
-class SplitGibbs:
-    """Draw X = CP(lambda, A), its noise and rank, and the prior's image Z, each given the rest."""
-
-    def __init__(
-        self,
-        observation: Observation | Stream,
-        prior: Prior | None,
-        settings: Settings,
-        atoms: State | None = None,
-    ) -> None:
-        """atoms: a state of some of the patches, see `learn_atoms`; chains start from its left factors."""
-        self.observation = observation
-        self.prior = prior
-        self.settings = settings
-        self.atoms = atoms
-
-    def init(self, *, rng: Generator) -> Chain:
+    def init(self, *, rng: Generator) -> SplitState[S]:
         """Start a chain."""
-        state = self.atoms
-        if state is None:
-            state = initial(self.observation, self.settings.rank, self.settings.hyper, rng=rng)
-        else:
-            count = math.prod(self.observation.shape.right)
-            state = replace(state, right=(state.right[0].new_zeros(count, state.rank),))
-        return Chain(self._with_noise(state), None, None, 0)
+        return SplitState(self.image_step.init(rng=rng))
 
-    def step(self, chain: Chain, *, rng: Generator) -> tuple[Chain, Draw]:
-        """Draw the prior's image given X, then the tensor model given both images."""
-        settings, observation = self.settings, self.observation
-        state, z, rho = chain.state, chain.prior_image, None
-        if self.prior is not None and chain.image is not None and chain.step >= settings.warm_up:
-            rho = settings.rule.rho(state.noise_precision)
-            z = self._draw_prior_image(chain.image, rho, rng)
-        if self._adapts(chain.step) and cusp.adaptation_due(chain.step, rng=rng):
-            floor = settings.adapt_floor or 0.0
-            state = cp.adapt(state, observation, settings.hyper, floor=floor, rng=rng)
-        for index in range(settings.sweeps):
-            state, image = self._sweep(state, z, rho, first=chain.step + index == 0, rng=rng)
-            state = self._with_noise(state)
-        change = math.inf if chain.image is None else float((image - chain.image).square().mean().sqrt())
-        draw = Draw(
-            step=chain.step,
-            image=image,
-            prior_image=z,
-            noise_std=state.noise_precision**-0.5,
-            rank=state.rank,
-            active_rank=int(state.in_slab.sum()),
-            rho=rho,
-            change=change,
-        )
-        return Chain(state, z, image, chain.step + 1), draw
+    @torch.no_grad()
+    def step(self, state: SplitState[S], *, rng: Generator) -> tuple[SplitState[S], Info]:
+        """One iteration of the split Gibbs sampler."""
+        pull = None
+        if self.prior is not None and state.image is not None and state.step >= self.image_step.warm_up:
+            rho = self.rule.rho(state.noise_precision, state.step)
+            pull = Pull(self._draw_prior_image(self.prior, state.image, rho, rng), rho)
+        model, drawn = self.image_step.step(state.model, pull, state.step, rng=rng)
+        change = None
+        if state.image is not None:
+            change = float((drawn.image - state.image).square().mean().sqrt())
+        z = None if pull is None else pull.image
+        after = SplitState(model, drawn.image, z, drawn.noise_precision, state.step + 1)
+        numbers = {**drawn.numbers, "rho": None if pull is None else pull.rho, "change": change}
+        return after, Info(drawn.image, drawn.noise_precision**-0.5, z, numbers)
 
-    def run(self, chain: Chain | None = None, *, rng: Generator) -> Iterator[tuple[Chain, Draw]]:
-        """Yield (chain, draw) for ever, from the start or from a chain."""
-        chain = chain if chain is not None else self.init(rng=rng)
-        while True:
-            chain, draw = self.step(chain, rng=rng)
-            yield chain, draw
-
-    def _adapts(self, step: int) -> bool:
-        """Rank adaptation waits for the second half of burn-in: before, components are still growing."""
-        settings = self.settings
-        return settings.adapt_floor is not None and settings.burn_in // 2 <= step < settings.burn_in
-
-    def _sweep(
-        self, state: State, z: Tensor | None, rho: float | None, *, first: bool, rng: Generator
-    ) -> tuple[State, Tensor]:
-        """Draw the tensor model given the prior's image; return it and X folded, (C, H, W)."""
-        settings, observation = self.settings, self.observation
-        options = _Options(block=settings.block, budget=settings.budget, shuffle=not first)
-        if z is not None and rho is not None:
-            pull = observation.share * rho**-2
-        else:
-            z, pull = None, 0.0
-        if isinstance(observation, Stream):
-            whole = None if z is None else ImageCoupling(pull, z)
-            return sweep_in_chunks(state, observation, settings.hyper, coupling=whole, rng=rng, **options)
-        coupling = None if z is None else Coupling(pull, observation.shape.unfold(z))
-        state, info = sweep(state, observation, settings.hyper, coupling=coupling, rng=rng, **options)
-        return state, image_of(info.entries, observation)
-
-    def _draw_prior_image(self, image: Tensor, rho: float, rng: Generator) -> Tensor:
-        """Draw Z | X: the reverse process from noise level rho, started at the fold average of X."""
-        assert self.prior is not None
-        draw = sample(
-            self.prior, image[None], rho, solver=self.settings.solver, calls=self.settings.calls, rng=rng
-        )
+    def _draw_prior_image(self, prior: Prior, image: Tensor, rho: float, rng: Generator) -> Tensor:
+        """Draw Z | X: the reverse diffusion from noise level rho, started at X."""
+        draw = sample(prior, image[None], rho, solver=self.solver, calls=self.calls, rng=rng)
         return draw.sample[0]
 
-    def _with_noise(self, state: State) -> State:
-        """Hold the noise at its given level, if there is one, and below its limit."""
-        given = self.settings.noise_std
-        least = self.settings.noise_most**-2
-        return replace(
-            state, noise_precision=max(state.noise_precision, least) if given is None else given**-2
-        )
+    def planned(self, *, burn_in: int) -> Self:
+        """The same sampler for another burn-in."""
+        return replace(self, image_step=self.image_step.planned(burn_in=burn_in))
 
+    def without_warm_up(self) -> Self:
+        """The same sampler with the prior's first call in the third step."""
+        return replace(self, image_step=self.image_step.without_warm_up())
 
-def learn_atoms(some: Observation, settings: Settings, *, sweeps: int, rng: Generator) -> State:
-    """Sweep over some of the patches, without a prior: left factors, weights and noise to start chains from."""
-    state = initial(some, settings.rank, settings.hyper, rng=rng)
-    for index in range(sweeps):
-        state, _ = sweep(
-            state,
-            some,
-            settings.hyper,
-            block=settings.block,
-            budget=settings.budget,
-            shuffle=index > 0,
-            rng=rng,
-        )
-        if settings.noise_std is not None:
-            state = replace(state, noise_precision=settings.noise_std**-2)
-    return state
-
-
-def make_generator(seed: int, device: torch.device) -> Generator:
-    """Return the chain's generator."""
-    return torch.Generator(device=device).manual_seed(seed)
+    def with_less_memory(self) -> Self | None:
+        """The same sampler with smaller batches, None if they cannot be smaller."""
+        smaller: Any = self.image_step.with_less_memory()
+        return None if smaller is None else replace(self, image_step=smaller)

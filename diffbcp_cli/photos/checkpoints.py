@@ -13,7 +13,7 @@ from torch import Tensor
 from ..errors import InputError
 from .tensors import write_tensors
 
-FORMAT = 1
+FORMAT = 2
 _KEY = "diffbcp-run"
 
 

@@ -12,8 +12,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ..problem import Restoration
-from ..run.moments import NORMAL_90
+from ..problem import NORMAL_90, Restoration
 from ..units import Bools, Floats
 from . import files, pictures
 from . import photo as images

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .chains import Chains
 from .diagnostics import MIN_DRAWS, effective_sample_size, split_rhat
+from .posterior import Posterior
 
 FUNCTIONALS = ("noise_std", "brightness", "contrast")
 MAX_RHAT = 1.2  # for a pixel; on short chains chance alone gives 1.1
@@ -55,19 +55,6 @@ class Convergence:
             found["ess"]["pixel_5"] = _finite(np.quantile(self.ess_map, 0.05))
         return found
 
-    def plain(self) -> dict[str, Any]:
-        """All of it as plain values, for a checkpoint."""
-        maps = {"rhat_map": self.rhat_map, "ess_map": self.ess_map}
-        lists = {name: None if found is None else found.tolist() for name, found in maps.items()}
-        return {"chains": self.chains, "draws": self.draws, "rhat": self.rhat, "ess": self.ess, **lists}
-
-    @classmethod
-    def from_plain(cls, values: dict[str, Any]) -> Convergence:
-        """The inverse of `plain`."""
-        lists = {name: values[name] for name in ("rhat_map", "ess_map")}
-        maps = {name: None if found is None else np.array(found, np.float32) for name, found in lists.items()}
-        return cls(**{**values, **maps})
-
     def warning(self) -> str | None:
         """One sentence for the user when the chains have not converged."""
         if self.converged:
@@ -80,16 +67,16 @@ class Convergence:
         )
 
 
-def convergence(chains: Chains) -> Convergence:
+def convergence(posterior: Posterior) -> Convergence:
     """Judge the draws after burn-in, as many of each chain as all have."""
-    probes = chains.probes()
-    count, draws = len(chains.traces), 0 if probes is None else probes.shape[1]
+    probes = posterior.grid()
+    count, draws = len(posterior.traces), 0 if probes is None else probes.shape[1]
     if probes is None or draws < MIN_DRAWS:
         return Convergence(count, draws, {}, {}, None, None)
-    burn_in = chains.burn_in
+    burn_in = posterior.burn_in
     rhat, ess = {}, {}
     for name in FUNCTIONALS:
-        values = np.array([getattr(trace, name)[burn_in : burn_in + draws] for trace in chains.traces])
+        values = np.array([trace[name][burn_in : burn_in + draws] for trace in posterior.traces])
         rhat[name], ess[name] = float(split_rhat(values)), float(effective_sample_size(values))
     maps = (f(probes).astype(np.float32) for f in (split_rhat, effective_sample_size))
     return Convergence(count, draws, rhat, ess, *maps)

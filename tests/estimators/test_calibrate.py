@@ -11,15 +11,8 @@ from test_restore_cli import SHORT
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import InputError
-from diffbcp_cli.estimators.calibrate import (
-    Calibration,
-    HeldOut,
-    calibrate,
-    hold_out,
-    is_scattered,
-    like_missing,
-    pooled,
-)
+from diffbcp_cli.estimators.calibrate import calibrate
+from diffbcp_cli.estimators.hold_out import HeldOut, hold_out, is_scattered, like_missing
 from diffbcp_cli.photos.mask_kinds import recipe
 
 SHAPE = (96, 96, 3)
@@ -92,18 +85,6 @@ def test_the_rescaled_interval_covers_clean_pixels_as_claimed(true_scale, noise)
     assert inside[~held].mean() == pytest.approx(0.9, abs=0.04)
     assert found.coverage_after[2] == pytest.approx(0.9, abs=0.01)
     assert found.factor == pytest.approx(true_scale, rel=0.15)
-
-
-def test_a_pool_of_calibrations_weighs_them_by_what_was_held_out():
-    few = Calibration(2.0, [1.0, 1.5, 2.0, 3.0], [0.2] * 4, [0.5, 0.8, 0.9, 0.95], 100, strokes=False)
-    many = Calibration(1.0, [0.5, 0.5, 1.0, 1.0], [0.4] * 4, [0.5, 0.8, 0.9, 0.95], 300, strokes=True)
-    both = pooled([few, many])
-    assert both.factor == pytest.approx(1.25)
-    assert both.factors == pytest.approx([0.625, 0.75, 1.25, 1.5])
-    assert both.coverage_before == pytest.approx([0.35] * 4)
-    assert both.coverage_after == pytest.approx(few.coverage_after)
-    assert (both.held_out, both.strokes) == (400, True)
-    assert pooled([few]) == few
 
 
 def test_inpaint_calibrates_the_std_and_says_so(photo, mask, tmp_path):

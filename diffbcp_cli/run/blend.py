@@ -1,4 +1,4 @@
-"""Large photographs: options that suit them, what a run of them takes, and windows when even that is too much."""
+"""Windows of a photograph that is too large for its memory budget, and how they become one picture again."""
 
 from __future__ import annotations
 
@@ -8,60 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from ..options import RunConfig
 from ..priors.interpolate import interpolate
 from ..priors.sizes import Axis, cut, even_tile
+from ..units import GREY, Bools, Floats
 
-Floats = NDArray[np.float32]
-
-IN_CHUNKS = 8000  # patches beyond which a sweep goes through them in chunks
-ATOM_SWEEPS = 20  # over the patches that atoms are learned from
-# A strong coupling makes X smooth, the misfit is then taken for noise, and the data lose their weight. The noise
-# found without the prior, while atoms are learned, says how much of it there is.
-NOISE_SLACK = 1.1
 OVERLAP = 64  # pixels that neighbouring windows share
-
-_SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
 _ROUGH_SIDE = 512  # squares along the longer side of a rough guess
-_IMAGES = 18  # float32 copies of the picture that a run holds at its peak: moments, X, Z, the network's input
-_NETWORK = 700 * 2**20  # bytes that the bundled network takes for one of its tiles
-_MATRICES = 6  # of U x V floats that an observation in chunks holds
-_WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once holds
-
-
-def working_set(cfg: RunConfig, height: int, width: int, channels: int) -> int:
-    """Estimate the bytes that a run of one whole photograph takes."""
-    pixels = height * width * channels
-    if cfg.tensorize == "reshape":
-        entries, matrices, rows = pixels, _WHOLE_MATRICES, 0
-    else:
-        patches = math.ceil(height / cfg.stride) * math.ceil(width / cfg.stride)
-        entries, rows = patches * channels * cfg.patch_size**2, patches
-        matrices = _MATRICES if patches > IN_CHUNKS else _WHOLE_MATRICES
-    network = 0 if cfg.prior == "none" else int(_NETWORK * min(1, height * width / 1024**2))
-    state = 5 * rows * cfg.rank  # the right factor, and copies of it while it is drawn
-    return 4 * (_IMAGES * pixels + matrices * entries + state) + network + cfg.memory_budget // 8
-
-
-def window_side(cfg: RunConfig, height: int, width: int, channels: int) -> int | None:
-    """The side of the windows that a photograph must be restored in to fit the budget, None if it fits whole."""
-    if cfg.window:
-        return cfg.window if max(height, width) > cfg.window else None
-    if working_set(cfg, height, width, channels) <= cfg.memory_budget:
-        return None
-    side = _SMALLEST_SIDE
-    while windows_need(cfg, side + 256, height, width, channels) <= cfg.memory_budget:
-        side += 256
-    return side
-
-
-def windows_need(cfg: RunConfig, side: int, height: int, width: int, channels: int) -> int:
-    """Estimate the bytes that a run in windows takes: one window, the picture, its mask, the sums of the blend."""
-    kept = (13 + 4 * ("prior" in cfg.save)) * height * width * channels
-    return working_set(cfg, min(side, height), min(side, width), channels) + kept
 
 
 @dataclass(frozen=True)
@@ -99,7 +53,7 @@ class RoughGuess:
     pixels, observed: (H, W, C). The spread is that of the averages.
     """
 
-    def __init__(self, pixels: Floats, observed: NDArray[np.bool_]) -> None:
+    def __init__(self, pixels: Floats, observed: Bools) -> None:
         height, width = observed.shape[:2]
         self.step = math.ceil(max(height, width) / _ROUGH_SIDE)
         columns = np.arange(0, width, self.step)
@@ -154,23 +108,20 @@ class Blend:
         """Mean and std, when all windows are in; what is held is given away, not copied."""
         return self.mean, np.sqrt(self.var, out=self.var)
 
-    def partial(self, pixels: Floats, observed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    def partial(self, pixels: Floats, observed: Bools) -> tuple[Floats, Floats]:
         """The same of the windows so far; elsewhere the pixels as they came, grey where they are missing."""
         share = np.zeros((*self.mean.shape[:2], 1), np.float32)
         for window in self.done:
             share[window.rows, window.columns] += window.share
         there = share > 0
         share = np.where(there, share, np.float32(1))
-        untouched = np.where(observed, pixels, np.float32(0.5))
+        untouched = np.where(observed, pixels, np.float32(GREY))
         return np.where(there, self.mean / share, untouched), np.sqrt(self.var / share)
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """What is held, by name, for a checkpoint."""
-        held = {"mean": self.mean, "var": self.var} | ({} if self.prior is None else {"prior": self.prior})
-        return {name: torch.from_numpy(values) for name, values in held.items()}
-
-    def take_up(self, tensors: dict[str, torch.Tensor], done: list[Window]) -> None:
+    def resume(self, mean: Floats, var: Floats, prior: Floats | None, done: list[Window]) -> None:
         """Go on from a checkpoint that holds these windows."""
-        for name, values in self.tensors().items():
-            values.copy_(tensors[name])
+        np.copyto(self.mean, mean)
+        np.copyto(self.var, var)
+        if self.prior is not None and prior is not None:
+            np.copyto(self.prior, prior)
         self.done = done

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from diffbcp_cli.estimators.ensemble import average
-from diffbcp_cli.estimators.ensemble import weigh as weigh_with
+from diffbcp_cli.estimators.ensemble import stack
+from diffbcp_cli.estimators.ensemble import stacking_weights as weigh_with
 
 
 def weigh(restored, truth, held, ridge=1e-4):
@@ -24,7 +24,7 @@ def test_independent_errors_are_weighted_by_their_precision():
     weights = weigh(restored, truth, torch.ones_like(truth, dtype=torch.bool))
     assert sum(weights) == pytest.approx(1)
     assert weights[0] == pytest.approx(0.8, abs=0.01)  # 1 / 0.1^2 against 1 / 0.2^2
-    together = average(restored, weights).square().mean()
+    together = stack(restored, weights).square().mean()
     assert together < min(r.square().mean() for r in restored)
 
 
@@ -65,4 +65,4 @@ def test_a_restoration_that_is_not_finite_is_left_out():
     restored = [good, bad * torch.nan]
     weights = weigh(restored, truth, torch.ones_like(truth, dtype=torch.bool))
     assert weights == [1, 0]
-    assert torch.equal(average(restored, weights), good)
+    assert torch.equal(stack(restored, weights), good)

@@ -10,24 +10,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sampling import Listener
 
 from diffbcp_cli.errors import InputError
-from diffbcp_cli.estimators.calibrate import Calibration
-from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.jobs.session import Resume, restore
+from diffbcp_cli.methods import diffbcp
 from diffbcp_cli.options import RunConfig
 from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.sizes import Fitted
-from diffbcp_cli.run import kernel
-from diffbcp_cli.run.large import (
-    Blend,
-    RoughGuess,
-    Window,
-    window_side,
-    windows,
-    windows_need,
-    working_set,
-)
-from diffbcp_cli.run.outcome import Control
+from diffbcp_cli.run.blend import Blend, RoughGuess, Window, windows
+from diffbcp_cli.run.memory import window_side, windows_need, working_set
 
 SHORT = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, window=64)
 
@@ -89,61 +81,60 @@ def keeper():
     return saved, keep
 
 
+def opened(plain):
+    """How many windows a checkpoint has, and the one under way."""
+    state = plain["run"]["dict"]
+    return state["done"], state["running"]
+
+
 @pytest.mark.parametrize("prior", [None, GaussianPrior(torch.zeros(()), torch.tensor(0.2))])
 def test_windows_resume_from_those_that_are_done(prior):
     pixels, observed = photograph(70, 150)
     cfg = replace(SHORT, iterations=12, burn_in=3, checkpoint_every=1e-6)  # enough draws for R-hat
     saved, keep = keeper()
-    whole = restore(pixels, observed, cfg, prior=prior, control=Control(save=keep))
-    assert {plain["windows"] for _, plain in saved} == {*range(6)}
-    assert whole.convergence.rhat_map is not None
-    assert (whole.prior_noise is None) == (prior is None)
-    between = [start for start in saved if start[1]["running"] is None]
+    whole = restore(pixels, observed, cfg, prior=prior, resume=Resume(save=keep))
+    assert {opened(plain)[0] for _, plain in saved} == {*range(6)}
+    assert [plain["steps"] for _, plain in saved[:12]] == [*range(1, 12), 12]
+    assert "rhat" in whole.maps
+    assert whole.numbers["noise_source"] == ("chain" if prior is None else "prior")
+    between = [start for start in saved if opened(start[1])[1] is None]
     for start in [*between, saved[5], saved[30]]:
-        notes = []
-        again = restore(pixels, observed, cfg, prior=prior, control=Control(start=start, note=notes.append))
-        assert len(notes) == 6 - start[1]["windows"]
+        watch = Listener()
+        again = restore(pixels, observed, cfg, prior=prior, watch=watch, resume=Resume(start))
+        assert len(watch.notes) == 6 - opened(start[1])[0]
         assert np.array_equal(again.mean, whole.mean)
         assert np.array_equal(again.std, whole.std)
         assert again.traces == whole.traces
-        assert again.prior_noise == whole.prior_noise
-        assert again.convergence.as_dict() == whole.convergence.as_dict()
+        assert again.noise == whole.noise
+        assert again.numbers == whole.numbers
 
 
 def test_an_interrupted_picture_shows_what_is_done():
     pixels, observed = photograph(70, 150)
-    seen = []
-
-    def wrap(draws, total):
-        for draw in draws:
-            seen.append(draw.step)
-            if len(seen) == 9:  # in the second window
-                raise KeyboardInterrupt
-            yield draw
-
-    saved = []
-    found = restore(pixels, observed, SHORT, prior=None, control=Control(wrap=wrap, save=saved.append))
+    saved, watch = [], Listener(stop_after=8)  # in the second window
+    found = restore(pixels, observed, SHORT, prior=None, watch=watch, resume=Resume(save=saved.append))
     assert not found.finished
-    assert [plain["windows"] for _, plain in saved] == [1]
-    assert len(saved[0][1]["running"]["chains"][0]["trace"]["rank"]) == 3  # and where the second stands
+    assert [opened(plain)[0] for _, plain in saved] == [1]
+    assert saved[0][1]["steps"] == 6 + 3  # and where the second stands
     assert np.abs(found.mean - pixels)[:, :50].mean() < 0.2
     last = np.s_[:, -10:]
     assert np.array_equal(found.mean[last], np.where(observed, pixels, np.float32(0.5))[last])
 
 
-def test_windows_that_are_done_are_not_lost_when_the_next_one_has_no_draw_yet():
+def test_windows_that_are_done_are_not_lost_when_the_next_one_has_no_draw_yet(monkeypatch):
     pixels, observed = photograph(70, 150)
-    saved, begun = [], []
+    saved, begun, start = [], [], diffbcp.LowRank.init
 
-    def wrap(draws, total):
-        begun.append(total)
+    def interrupted(self, *, rng):
+        begun.append(self)
         if len(begun) == 3:
             raise KeyboardInterrupt
-        yield from draws
+        return start(self, rng=rng)
 
+    monkeypatch.setattr(diffbcp.LowRank, "init", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        restore(pixels, observed, SHORT, prior=None, control=Control(wrap=wrap, save=saved.append))
-    assert [plain["windows"] for _, plain in saved] == [2]
+        restore(pixels, observed, SHORT, prior=None, resume=Resume(save=saved.append))
+    assert [opened(plain)[0] for _, plain in saved] == [2]
 
 
 def test_a_checkpoint_of_windows_waits_for_its_time():
@@ -151,11 +142,11 @@ def test_a_checkpoint_of_windows_waits_for_its_time():
     for every, between in ((0.0, 0), (3600.0, 0), (1e-6, len(list(windows(70, 150, 64))) - 1)):
         saved = []
         cfg = replace(SHORT, checkpoint_every=every)
-        restore(pixels, observed, cfg, prior=None, control=Control(save=saved.append))
-        assert sum(plain["running"] is None for _, plain in saved) == between
+        restore(pixels, observed, cfg, prior=None, resume=Resume(save=saved.append))
+        assert sum(opened(plain)[1] is None for _, plain in saved) == between
         within = (
             (SHORT.iterations - 1) * (between + 1) if between else 0
-        )  # after every step but a window's last
+        )  # after each step but a window's last
         assert len(saved) == between + within
 
 
@@ -180,10 +171,10 @@ def test_windows_fit_the_budget_whatever_the_picture(budget):
 
 def test_a_budget_too_small_for_any_window_is_said():
     pixels, observed = photograph(530, 520)
-    notes = []
+    watch = Listener()
     cfg = replace(SHORT, iterations=1, burn_in=0, rank=3, window=0, memory_budget=64 * 2**20)
-    restore(pixels, observed, cfg, prior=None, control=Control(note=notes.append))
-    assert "more than the memory budget of 0.1 GB" in notes[0]
+    restore(pixels, observed, cfg, prior=None, watch=watch)
+    assert "more than the memory budget of 0.1 GB" in watch.notes[0]
 
 
 def test_windows_after_an_interruption_in_the_first_one_with_chains():
@@ -191,18 +182,12 @@ def test_windows_after_an_interruption_in_the_first_one_with_chains():
     pixels, observed = photograph(62, 200)
     observed[:, :90] = False
     saved, keep = keeper()
-
-    def interrupted(draws, total):
-        for index, draw in enumerate(draws):
-            yield draw
-            if index == 2:
-                raise KeyboardInterrupt
-
     whole = restore(pixels, observed, SHORT, prior=None)
-    found = restore(pixels, observed, SHORT, prior=None, control=Control(wrap=interrupted, save=keep))
+    watch = Listener(stop_after=2)
+    found = restore(pixels, observed, SHORT, prior=None, watch=watch, resume=Resume(save=keep))
     assert not found.finished
-    assert saved[-1][1]["windows"] > 0
-    again = restore(pixels, observed, SHORT, prior=None, control=Control(start=saved[-1]))
+    assert opened(saved[-1][1])[0] > 0
+    again = restore(pixels, observed, SHORT, prior=None, resume=Resume(saved[-1]))
     assert np.array_equal(again.mean, whole.mean)
     assert np.array_equal(again.std, whole.std)
 
@@ -210,9 +195,9 @@ def test_windows_after_an_interruption_in_the_first_one_with_chains():
 def test_known_pixels_of_windows_are_kept_to_the_bit_even_if_asked_for_later():
     pixels, observed = photograph(70, 150)
     saved, keep = keeper()
-    restore(pixels, observed, replace(SHORT, checkpoint_every=1e-6), prior=None, control=Control(save=keep))
+    restore(pixels, observed, replace(SHORT, checkpoint_every=1e-6), prior=None, resume=Resume(save=keep))
     cfg = replace(SHORT, observed="keep")
-    found = restore(pixels, observed, cfg, prior=None, control=Control(start=saved[-1]))
+    found = restore(pixels, observed, cfg, prior=None, resume=Resume(saved[-1]))
     assert np.array_equal(found.mean[observed], pixels[observed])
     assert not found.std[observed].any()
     assert (found.std[~observed] > 0).all()
@@ -221,20 +206,20 @@ def test_known_pixels_of_windows_are_kept_to_the_bit_even_if_asked_for_later():
 def test_windows_do_not_go_on_with_another_number_of_iterations():
     pixels, observed = photograph(70, 150)
     saved, keep = keeper()
-    restore(pixels, observed, replace(SHORT, checkpoint_every=1e-6), prior=None, control=Control(save=keep))
+    restore(pixels, observed, replace(SHORT, checkpoint_every=1e-6), prior=None, resume=Resume(save=keep))
     longer = replace(SHORT, iterations=9)
     with pytest.raises(InputError, match="had 6 iterations"):
-        restore(pixels, observed, longer, prior=None, control=Control(start=saved[-1]))
+        restore(pixels, observed, longer, prior=None, resume=Resume(saved[-1]))
 
 
 def test_a_time_budget_gives_all_windows_as_many_iterations_and_can_be_made_again():
     pixels, observed = photograph(70, 150)
     cfg = replace(SHORT, iterations=4000, burn_in=400, time_budget=3.0)
     found = restore(pixels, observed, cfg, prior=None)
-    assert found.cfg.time_budget is None
-    assert {len(trace.rank) for trace in found.traces} == {found.cfg.iterations}
-    assert found.cfg.iterations < 4000
-    again = restore(pixels, observed, found.cfg, prior=None)
+    assert found.options.time_budget is None
+    assert {len(trace.rank) for trace in found.traces} == {found.options.iterations}
+    assert found.options.iterations < 4000
+    again = restore(pixels, observed, found.options, prior=None)
     assert np.array_equal(again.mean, found.mean)
 
 
@@ -245,21 +230,22 @@ def test_the_mean_of_the_priors_image_is_put_together_from_windows():
     cfg = replace(SHORT, prior="natural", save=("mean", "prior"), finish=0)
     saved, keep = keeper()
     found = restore(pixels, observed, cfg, prior=exact)
-    assert found.prior_mean is not None
-    assert np.abs(found.prior_mean - pixels)[:, -40:].mean() < 0.3
-    assert found.prior_mean.std() > 0.02
-    restore(pixels, observed, replace(cfg, checkpoint_every=1e-6), prior=exact, control=Control(save=keep))
-    again = restore(pixels, observed, cfg, prior=exact, control=Control(start=saved[-1]))
-    assert np.array_equal(again.prior_mean, found.prior_mean)
-    tensors = {name: value for name, value in saved[-1][0].items() if name != "prior"}
+    assert np.abs(found.maps["prior"] - pixels)[:, -40:].mean() < 0.3
+    assert found.maps["prior"].std() > 0.02
+    restore(pixels, observed, replace(cfg, checkpoint_every=1e-6), prior=exact, resume=Resume(save=keep))
+    again = restore(pixels, observed, cfg, prior=exact, resume=Resume(saved[-1]))
+    assert np.array_equal(again.maps["prior"], found.maps["prior"])
+    tensors, plain = saved[-1]
+    plain["run"]["dict"]["prior"] = None
     with pytest.raises(InputError, match="--save prior"):
-        restore(pixels, observed, cfg, prior=exact, control=Control(start=(tensors, saved[-1][1])))
+        restore(pixels, observed, cfg, prior=exact, resume=Resume((tensors, plain)))
 
 
 MEASURE = """
 import resource, sys
 import numpy as np
-from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.jobs.session import Resume, restore
+from diffbcp_cli.methods import diffbcp
 from diffbcp_cli.options import RunConfig
 side, budget = int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(0)
@@ -286,23 +272,23 @@ def test_results_that_windows_cannot_give_are_announced_as_left_out():
     cfg = RunConfig(
         prior="none", window=64, iterations=2, burn_in=1, rank=3, save=("mean", "samples"), device="cpu"
     )
-    notes: list[str] = []
-    restore(pixels, np.ones(pixels.shape, bool), cfg, prior=None, control=Control(note=notes.append))
-    assert any("--save samples" in note for note in notes)
+    watch = Listener()
+    restore(pixels, np.ones(pixels.shape, bool), cfg, prior=None, watch=watch)
+    assert any("--save samples" in note for note in watch.notes)
 
 
 def test_calibrations_of_windows_are_pooled():
     pixels, observed = photograph(62, 150)
     cfg = replace(SHORT, calibrate=True, checkpoint_every=1e-6)
     saved, keep = keeper()
-    found = restore(pixels, observed, cfg, prior=None, control=Control(save=keep))
-    done = [Calibration(**one) for one in saved[-1][1]["calibrations"]]
+    found = restore(pixels, observed, cfg, prior=None, resume=Resume(save=keep))
+    calibration, parts = found.numbers["calibration"], saved[-1][1]["run"]["dict"]["past"]["dict"]["parts"]
+    done = [part["dict"]["numbers"]["dict"]["calibration"]["dict"]["held_out"] for part in parts]
     assert len(done) >= 2
-    last = found.calibration.held_out - sum(one.held_out for one in done)
-    assert 0 < last < 0.6 * found.calibration.held_out
-    assert 0.8 < found.calibration.coverage_after[2] < 1
-    again = restore(pixels, observed, cfg, prior=None, control=Control(start=saved[-1]))
-    assert again.calibration == found.calibration
+    assert 0 < calibration["held_out"] - sum(done) < 0.6 * calibration["held_out"]
+    assert 0.8 < calibration["held_out_coverage"][2] < 1
+    again = restore(pixels, observed, cfg, prior=None, resume=Resume(saved[-1]))
+    assert again.numbers["calibration"] == calibration
 
 
 @pytest.mark.parametrize("calibrate", [False, True])
@@ -310,9 +296,10 @@ def test_a_window_in_which_nothing_is_known_is_filled_with_averages(calibrate):
     pixels, observed = photograph(62, 200)
     observed[:, :150] = False
     observed[0, 70, 0] = True  # one entry is too little to calibrate by
-    notes = []
+    watch = Listener()
     cfg = replace(SHORT, calibrate=calibrate)
-    found = restore(pixels, observed, cfg, prior=None, control=Control(note=notes.append))
+    found = restore(pixels, observed, cfg, prior=None, watch=watch)
+    notes = watch.notes
     assert found.finished
     assert np.isfinite(found.mean).all()
     assert sum("nothing is known" in note for note in notes) == 1
@@ -337,27 +324,25 @@ def test_a_rough_guess_is_the_average_around():
 def test_a_budget_for_a_large_picture_learns_atoms_once(monkeypatch):
     pixels, observed = photograph(80, 80)
     learned = []
-    plain = kernel.learn_atoms
+    plain = diffbcp.learn_atoms
     monkeypatch.setattr(
-        kernel, "learn_atoms", lambda *given, **named: learned.append(1) or plain(*given, **named)
+        diffbcp, "learn_atoms", lambda *given, **named: learned.append(1) or plain(*given, **named)
     )
     cfg = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, atom_patches=20)
     free = restore(pixels, observed, cfg, prior=None)
     assert len(learned) == 1
-    notes = []
-    held = restore(
-        pixels, observed, replace(cfg, time_budget=600.0), prior=None, control=Control(note=notes.append)
-    )
+    watch = Listener()
+    held = restore(pixels, observed, replace(cfg, time_budget=600.0), prior=None, watch=watch)
     assert len(learned) == 2
     assert np.array_equal(free.mean, held.mean)
-    assert "overrun" not in " ".join(notes)
-    restore(pixels, observed, replace(cfg, time_budget=1e-3), prior=None, control=Control(note=notes.append))
-    assert "overrun" in notes[-1]
+    assert "overrun" not in " ".join(watch.notes)
+    restore(pixels, observed, replace(cfg, time_budget=1e-3), prior=None, watch=watch)
+    assert "overrun" in watch.notes[-1]
 
 
-def test_a_prior_that_sees_a_smaller_copy_does_not_finish():
+def test_a_prior_that_sees_a_smaller_copy_does_not_refine():
     pixels, observed = photograph(96, 96)
     exact = GaussianPrior(torch.zeros(()), torch.tensor(0.2))
     cfg = RunConfig(iterations=6, burn_in=3, rank=8, finish=4)
-    assert restore(pixels, observed, cfg, prior=Fitted(exact, size=96)).finish_level is not None
-    assert restore(pixels, observed, cfg, prior=Fitted(exact, size=48)).finish_level is None
+    assert restore(pixels, observed, cfg, prior=Fitted(exact, size=96)).numbers["finish_level"]
+    assert restore(pixels, observed, cfg, prior=Fitted(exact, size=48)).numbers["finish_level"] is None

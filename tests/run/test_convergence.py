@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tifffile
 import torch
+from sampling import Listener
 from test_restore_cli import SHORT, outputs
 from test_resume import config, damaged
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import MemoryLimitError
 from diffbcp_cli.jobs.session import restore
-from diffbcp_cli.run.chains import Chains
-from diffbcp_cli.run.kernel import sampler_of
+from diffbcp_cli.methods import diffbcp
+from diffbcp_cli.operators.mask import masked_problem
+from diffbcp_cli.random import Seeds
+from diffbcp_cli.run.loop import Chains
 
 
 def test_chains_are_independent_and_pooled():
     pixels, observed = damaged()
     two = restore(pixels, observed, config(chains=2), prior=None)
     one = restore(pixels, observed, config(), prior=None)
-    assert two.draws == 2 * one.draws
+    assert two.numbers["draws"] == 2 * one.numbers["draws"]
     assert two.traces[0] == one.traces[0]
     assert two.traces[1].noise_std != one.traces[0].noise_std
     draws = np.concatenate([one.samples, two.samples[len(one.samples) :]])
@@ -31,35 +35,34 @@ def test_chains_are_independent_and_pooled():
 
 def test_five_iterations_are_not_called_converged():
     pixels, observed = damaged()
-    short = restore(pixels, observed, config(iterations=5, burn_in=2), prior=None).convergence
-    assert not short.converged
-    assert "too few" in (short.warning() or "")
-    half = restore(pixels, observed, config(iterations=5, burn_in=0), prior=None).convergence
-    assert not half.converged
-    assert "not converged" in (half.warning() or "")
+    short = restore(pixels, observed, config(iterations=5, burn_in=2), prior=None)
+    assert not short.numbers["diagnostics"]["converged"]
+    assert "too few" in short.warnings[0]
+    half = restore(pixels, observed, config(iterations=5, burn_in=0), prior=None)
+    assert not half.numbers["diagnostics"]["converged"]
+    assert "not converged" in half.warnings[0]
 
 
 def test_a_long_run_of_a_simple_picture_converges():
     pixels, observed = damaged()
-    found = restore(pixels, observed, config(iterations=300, burn_in=150), prior=None).convergence
-    assert found.converged
-    assert found.warning() is None
-    assert found.rhat["noise_std"] < 1.2
-    assert found.rhat_map is not None
-    assert found.rhat_map.shape == (32, 40)
+    found = restore(pixels, observed, config(iterations=300, burn_in=150), prior=None)
+    assert found.numbers["diagnostics"]["converged"]
+    assert found.warnings == ()
+    assert found.numbers["diagnostics"]["rhat"]["noise_std"] < 1.2
+    assert found.maps["rhat"].shape == (32, 40)
 
 
 def test_until_converged_goes_on_and_stops_when_the_chains_agree():
     pixels, observed = damaged()
     cfg = config(iterations=60, burn_in=50, until_converged=True, max_iterations=400)
-    outcome = restore(pixels, observed, cfg, prior=None)
-    assert outcome.convergence.converged
-    assert 60 < len(outcome.trace.rank) < 400
+    found = restore(pixels, observed, cfg, prior=None)
+    assert found.numbers["diagnostics"]["converged"]
+    assert 60 < len(found.trace.rank) < 400
     capped = restore(
         pixels, observed, config(iterations=8, until_converged=True, max_iterations=10), prior=None
     )
     assert len(capped.trace.rank) == 10
-    assert not capped.convergence.converged
+    assert not capped.numbers["diagnostics"]["converged"]
 
 
 def test_the_maps_and_the_warning_reach_the_user(photo, mask, tmp_path, capsys):
@@ -80,49 +83,44 @@ def test_the_maps_and_the_warning_reach_the_user(photo, mask, tmp_path, capsys):
 def test_a_time_budget_chooses_iterations_and_the_record_repeats_the_run(budget):
     pixels, observed = damaged()
     cfg = config(iterations=400, burn_in=160, time_budget=budget, save=("mean",))
-    outcome = restore(pixels, observed, cfg, prior=None)
-    assert outcome.cfg.time_budget is None
-    assert outcome.cfg.iterations == len(outcome.trace.rank) <= 400
-    assert outcome.cfg.burn_in == round(0.4 * outcome.cfg.iterations)
+    found = restore(pixels, observed, cfg, prior=None)
+    assert found.options.time_budget is None
+    assert found.options.iterations == len(found.trace.rank) <= 400
+    assert found.options.burn_in == round(0.4 * found.options.iterations)
     if budget > 1e5:
-        assert outcome.cfg.iterations == 400
+        assert found.options.iterations == 400
     else:
-        assert 5 <= outcome.cfg.iterations < 400
-    np.testing.assert_array_equal(restore(pixels, observed, outcome.cfg, prior=None).mean, outcome.mean)
+        assert 5 <= found.options.iterations < 400
+    np.testing.assert_array_equal(restore(pixels, observed, found.options, prior=None).mean, found.mean)
 
 
-class SmallGpu:
-    """A sampler on a device that has no room for large batches."""
+class SmallGpu(diffbcp.LowRank):
+    """A low-rank step on a device that has no room for large batches."""
 
-    def __init__(self, sampler, room):
-        self.sampler, self.room = sampler, room
+    room = 2**60
 
-    def __getattr__(self, name):
-        return getattr(self.sampler, name)
-
-    def step(self, chain, *, rng):
-        self.sampler.settings = self.settings
-        result = self.sampler.step(chain, rng=rng)
+    def step(self, state, pull, index, *, rng):
+        result = super().step(state, pull, index, rng=rng)
         if self.settings.budget > self.room:
             raise torch.OutOfMemoryError
         return result
 
 
-def chains_of(room, notes):
+def chains_of(room, watch):
     pixels, observed = damaged()
-    sampler = sampler_of(pixels, observed, config(), None, torch.device("cpu"))
-    small = SmallGpu(sampler, room)
-    small.settings = sampler.settings
-    return Chains(small, [1], burn_in=2, kept=range(0), device=torch.device("cpu"), note=notes.append)
+    seeds, problem = Seeds(0, ""), masked_problem(pixels, observed)
+    method = diffbcp.build(problem, None, config(), seeds, watch)
+    kind = type("Small", (SmallGpu,), {"room": room})
+    small = replace(method, image_step=kind(method.image_step.observation, method.image_step.settings))
+    return Chains(small, seeds, 1, 2, range(0), torch.device("cpu"), watch)
 
 
 def test_out_of_memory_halves_the_batches_and_changes_no_draw():
-    notes, calm = [], []
-    tight, roomy = chains_of(2**25, notes), chains_of(2**60, calm)
+    tight, roomy = chains_of(2**25, crowded := Listener()), chains_of(2**60, calm := Listener())
     for one, other in zip(tight.steps(4), roomy.steps(4), strict=True):
         torch.testing.assert_close(one.image, other.image, rtol=0, atol=1e-6)
-    assert notes
-    assert all("out of memory" in note for note in notes)
-    assert calm == []
+    assert crowded.notes
+    assert all("out of memory" in note for note in crowded.notes)
+    assert calm.notes == []
     with pytest.raises(MemoryLimitError):
-        list(chains_of(0, notes).steps(1))
+        list(chains_of(0, Listener()).steps(1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import islice, pairwise
 
@@ -10,22 +9,26 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from sampling import Listener, sampler, steps
 
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.lowrank import cp, cusp
 from diffbcp_cli.lowrank.likelihood import observe
 from diffbcp_cli.lowrank.tensorize import tensorize
-from diffbcp_cli.methods.coupling import CouplingRule
-from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, make_generator
+from diffbcp_cli.methods.diffbcp import Settings
+from diffbcp_cli.methods.split_gibbs import Adaptive
 from diffbcp_cli.options import RunConfig
 from diffbcp_cli.priors.gaussian import GaussianPrior
-from diffbcp_cli.run.kernel import seed_of, settings_of
-from diffbcp_cli.run.outcome import Control
+from diffbcp_cli.random import seed_of
+from diffbcp_cli.run.loop import kept_steps
 
 SIZE = (3, 17, 20)
-SETTINGS = Settings(
-    rank=4, block=2, burn_in=6, warm_up=3, calls=3, rule=CouplingRule(strength=1.0, smallest=0.3, largest=0.3)
-)
+SETTINGS = Settings(rank=4, block=2, burn_in=6, warm_up=3)
+RULE, CALLS = Adaptive(strength=1.0, smallest=0.3, largest=0.3), 3
+
+
+def sampler_of(observation, prior=None, settings=SETTINGS, rule=RULE):
+    return sampler(observation, prior, settings, rule=rule, calls=CALLS)
 
 
 class CountingPrior(GaussianPrior):
@@ -54,9 +57,9 @@ def observation(request):
     return observe(noisy, mask, tensorize(SIZE, request.param, patch=8, stride=4), once=True)
 
 
-def draws_of(observation, count, *, prior=None, settings=SETTINGS, seed=0):
-    steps = SplitGibbs(observation, prior, settings).run(rng=make_generator(seed, torch.device("cpu")))
-    return [draw for _, draw in islice(steps, count)]
+def draws_of(observation, count, *, prior=None, settings=SETTINGS, rule=RULE, seed=0):
+    found = steps(sampler_of(observation, prior, settings, rule), rng=tiny.rng(seed))
+    return [draw for _, draw in islice(found, count)]
 
 
 def same(one, two):
@@ -73,10 +76,10 @@ def test_run_gives_as_many_draws_as_it_is_asked_for(observation):
 def test_nothing_is_computed_before_it_is_asked_for(observation):
     prior = CountingPrior()
     settings = replace(SETTINGS, warm_up=0)
-    steps = SplitGibbs(observation, prior, settings).run(rng=tiny.rng())
+    found = steps(sampler_of(observation, prior, settings), rng=tiny.rng())
     assert prior.levels == []
-    list(islice(steps, 3))
-    assert len(prior.levels) == 2 * settings.calls  # the first sweep has no image to start from
+    list(islice(found, 3))
+    assert len(prior.levels) == 2 * CALLS  # the first sweep has no image to start from
 
 
 def test_the_seed_fixes_every_draw_and_the_global_generator_is_left_alone(observation):
@@ -93,22 +96,22 @@ def test_the_seed_fixes_every_draw_and_the_global_generator_is_left_alone(observ
 
 def test_a_chain_goes_on_from_where_it_stands(observation):
     whole = draws_of(observation, 7, prior=CountingPrior())
-    sampler, generator = SplitGibbs(observation, CountingPrior(), SETTINGS), tiny.rng(0)
-    chain, _ = list(islice(sampler.run(rng=generator), 4))[-1]
+    method, generator = sampler_of(observation, CountingPrior()), tiny.rng(0)
+    chain, _ = list(islice(steps(method, rng=generator), 4))[-1]
     later = tiny.rng()
     later.set_state(generator.get_state())
-    again = SplitGibbs(observation, CountingPrior(), SETTINGS).run(chain, rng=later)
+    again = steps(sampler_of(observation, CountingPrior()), chain, rng=later)
     rest = [draw for _, draw in islice(again, 3)]
     assert [d.step for d in rest] == [4, 5, 6]
     assert same(rest, whole[4:])
 
 
 def test_a_step_leaves_the_chain_before_it_alone(observation):
-    sampler, generator = SplitGibbs(observation, CountingPrior(), SETTINGS), tiny.rng(0)
-    chain, _ = list(islice(sampler.run(rng=generator), 4))[-1]
+    method, generator = sampler_of(observation, CountingPrior()), tiny.rng(0)
+    chain, _ = list(islice(steps(method, rng=generator), 4))[-1]
     held = tiny.tensors_of(chain, observation)
     before = [(t._version, t.clone()) for t in held]
-    sampler.step(chain, rng=generator)
+    method.step(chain, rng=generator)
     assert all(t._version == v and torch.equal(t, c) for t, (v, c) in zip(held, before, strict=True))
 
 
@@ -129,15 +132,15 @@ def test_after_warm_up_each_step_calls_the_prior_from_rho_down(observation):
     prior = CountingPrior()
     draws = draws_of(observation, SETTINGS.warm_up + 2, prior=prior)
     assert [d.rho for d in draws] == [None] * 3 + [0.3] * 2
-    assert len(prior.levels) == 2 * SETTINGS.calls
-    assert prior.levels[0] == prior.levels[SETTINGS.calls] == 0.3
-    assert prior.levels[: SETTINGS.calls] == sorted(prior.levels[: SETTINGS.calls], reverse=True)
+    assert len(prior.levels) == 2 * CALLS
+    assert prior.levels[0] == prior.levels[CALLS] == 0.3
+    assert prior.levels[:CALLS] == sorted(prior.levels[:CALLS], reverse=True)
     assert draws[-1].prior_image.shape == SIZE
 
 
 def test_rho_follows_the_noise_of_the_step_before(observation):
-    settings = replace(SETTINGS, rule=CouplingRule(strength=9.0, smallest=1e-3, largest=1e3))
-    draws = draws_of(observation, 6, prior=CountingPrior(), settings=settings)
+    rule = Adaptive(strength=9.0, smallest=1e-3, largest=1e3)
+    draws = draws_of(observation, 6, prior=CountingPrior(), rule=rule)
     for before, after in pairwise(draws[2:]):
         assert after.rho == pytest.approx(3 * before.noise_std)
 
@@ -168,13 +171,13 @@ def test_given_noise_stays_as_it_is(observation, prior):
 def test_given_noise_is_used_from_the_first_sweep():
     mask = torch.ones(SIZE, dtype=torch.bool)
     observation = observe(photograph(), mask, tensorize(SIZE, "patch", patch=8, stride=4))
-    sampler = SplitGibbs(observation, None, replace(SETTINGS, noise_std=0.01))
-    assert sampler.init(rng=tiny.rng()).state.noise_precision == pytest.approx(1e4)
+    method = sampler_of(observation, None, replace(SETTINGS, noise_std=0.01))
+    assert method.init(rng=tiny.rng()).model.noise_precision == pytest.approx(1e4)
 
 
 def test_the_change_is_the_rms_difference_of_images(observation):
     draws = draws_of(observation, 3)
-    assert draws[0].change == math.inf
+    assert draws[0].change is None
     for before, after in pairwise(draws):
         expected = float((after.image - before.image).double().square().mean().sqrt())
         assert after.change == pytest.approx(expected, rel=1e-4)
@@ -243,41 +246,39 @@ def config(**options):
 @pytest.mark.parametrize("thin", [1, 2, 7])
 def test_burn_in_is_left_out_and_samples_are_thinned(thin):
     pixels, observed = pixels_and_mask()
-    cfg = config(thin=thin, save=("mean", "samples"))
-    seen = []
+    cfg, watch = config(thin=thin, adapt_rank=False, save=("mean", "samples")), Listener()
+    restored = restore(pixels, observed, cfg, prior=None, watch=watch)
+    assert [(p.stage, p.done, p.total) for p in watch.heard] == [("sampling", k, 9) for k in range(10)]
+    assert restored.numbers["draws"] == 5
+    whole = config(thin=1, burn_in=0, adapt_rank=False, save=("mean", "samples"))
+    every = restore(pixels, observed, whole, prior=None).samples
+    kept = list(range(4, 9, thin))
+    assert list(kept_steps(cfg)) == kept
+    np.testing.assert_allclose(restored.samples, every[kept], atol=1e-6)
+    np.testing.assert_allclose(restored.mean, every[4:].mean(0, dtype=float), atol=1e-6)
+    np.testing.assert_allclose(restored.std, every[4:].std(0, ddof=1, dtype=float), atol=1e-6)
+    assert restored.finished
 
-    def wrap(draws, total):
-        assert total == cfg.iterations
-        for draw in draws:
-            seen.append(draw)
-            yield draw
 
-    outcome = restore(pixels, observed, cfg, prior=None, control=Control(wrap=wrap))
-    assert [d.step for d in seen] == list(range(9))
-    assert outcome.draws == 5
-    assert len(outcome.samples) == len(cfg.kept()) == len(range(4, 9, thin))
-    as_pixels = [(d.image.permute(1, 2, 0).double().numpy() + 1) / 2 for d in seen]
-    np.testing.assert_allclose(outcome.samples, np.stack(as_pixels)[cfg.kept()], atol=1e-6)
-    np.testing.assert_allclose(outcome.mean, np.mean(as_pixels[4:], 0), atol=1e-6)
-    np.testing.assert_allclose(outcome.std, np.std(as_pixels[4:], 0, ddof=1), atol=1e-6)
-    assert outcome.finished
+def test_samples_are_kept_when_the_run_is_extended():
+    pixels, observed = pixels_and_mask()
+    cfg = config(thin=1, save=("mean", "samples"), until_converged=True, max_iterations=15)
+    restored = restore(pixels, observed, cfg, prior=None)
+    assert restored.trace.steps > cfg.iterations
+    assert len(restored.samples) == restored.trace.steps - cfg.burn_in == restored.numbers["draws"]
 
 
 def test_the_trace_has_every_step_in_units_of_the_file():
     pixels, observed = pixels_and_mask()
-    seen = []
-    outcome = restore(
-        pixels,
-        observed,
-        config(),
-        prior=None,
-        control=Control(wrap=lambda draws, _: (seen.append(d) or d for d in draws)),
-    )
-    trace = outcome.trace
-    assert trace.noise_std == [d.noise_std / 2 for d in seen]
-    assert trace.change == [None] + [d.change / 2 for d in seen[1:]]
+    cfg = config(burn_in=0, thin=1, save=("mean", "samples"))
+    restored = restore(pixels, observed, cfg, prior=None)
+    trace, draws = restored.trace, restored.samples.astype(float)
+    changes = np.sqrt(np.square(np.diff(draws, axis=0)).mean((1, 2, 3)))
+    assert trace.change == [None, *(pytest.approx(change, rel=1e-3) for change in changes)]
+    assert trace.brightness == pytest.approx(draws.mean((1, 2, 3)))
     assert (len(trace.rank), len(trace.active_rank), trace.rho) == (9, 9, [None] * 9)
-    noise = outcome.noise(burn_in=4)
+    restored = restore(pixels, observed, config(), prior=None)
+    trace, noise = restored.trace, restored.noise
     assert noise["std"] == pytest.approx(np.mean(trace.noise_std[4:]))
     assert noise["lower"] < noise["std"] < noise["upper"]
 
@@ -285,36 +286,30 @@ def test_the_trace_has_every_step_in_units_of_the_file():
 @pytest.mark.parametrize("after", [2, 6])
 def test_an_interrupted_run_gives_what_it_has(after):
     pixels, observed = pixels_and_mask()
-
-    def interrupted(draws, total):
-        for draw in draws:
-            yield draw
-            if draw.step == after:
-                raise KeyboardInterrupt
-
-    outcome = restore(pixels, observed, config(), prior=None, control=Control(wrap=interrupted))
-    assert not outcome.finished
-    assert len(outcome.trace.rank) == after + 1
-    assert outcome.draws == max(1, after + 1 - 4)
-    assert np.isfinite(outcome.mean).all()
+    restored = restore(pixels, observed, config(), prior=None, watch=Listener(stop_after=after))
+    assert not restored.finished
+    assert len(restored.trace.rank) == after + 1
+    assert restored.numbers["draws"] == max(1, after + 1 - 4)
+    assert np.isfinite(restored.mean).all()
 
 
 def test_an_interruption_before_the_first_draw_is_passed_on():
     pixels, observed = pixels_and_mask()
 
-    def interrupted(draws, total):
-        raise KeyboardInterrupt
-        yield
+    class Impatient(GaussianPrior):
+        def denoise(self, x, sigma):
+            raise KeyboardInterrupt
 
+    prior = Impatient(torch.zeros(()), torch.tensor(0.3))
     with pytest.raises(KeyboardInterrupt):
-        restore(pixels, observed, config(), prior=None, control=Control(wrap=interrupted))
+        restore(pixels, observed, config(method="diffbcp", time_budget=1.0), prior=prior)
 
 
 def test_the_prior_mean_is_over_draws_after_burn_in():
     pixels, observed = pixels_and_mask()
-    outcome = restore(pixels, observed, config(), prior=CountingPrior())
-    assert outcome.prior_mean.shape == pixels.shape
-    assert outcome.trace.rho[-1] is not None
+    restored = restore(pixels, observed, config(save=("prior",)), prior=CountingPrior())
+    assert restored.maps["prior"].shape == pixels.shape
+    assert restored.trace.rho[-1] is not None
 
 
 def test_the_name_and_the_seed_fix_an_image_of_a_batch():
@@ -331,11 +326,9 @@ def test_the_name_and_the_seed_fix_an_image_of_a_batch():
 
 
 def test_a_noise_level_given_on_the_files_scale_doubles_inside():
-    assert settings_of(config(sigma=0.03)).noise_std == pytest.approx(0.06)
-    assert settings_of(config()).noise_std is None
     pixels, observed = pixels_and_mask()
-    outcome = restore(pixels, observed, config(sigma=0.03), prior=None)
-    assert outcome.trace.noise_std == pytest.approx([0.03] * 9)
+    restored = restore(pixels, observed, config(sigma=0.03), prior=None)
+    assert restored.trace.noise_std == pytest.approx([0.03] * 9)
 
 
 def test_missing_pixels_may_hold_anything():

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from matplotlib.cbook import get_sample_data
-from PIL import Image
-from test_finishing import config, draw, smooth_prior
+from smooth import config, draw, photograph, smooth_prior
 
 from diffbcp_cli.estimators.noise import LOWEST, most_likely_noise
 from diffbcp_cli.jobs.session import restore
@@ -46,11 +44,6 @@ def test_too_few_known_pixels_cannot_tell():
     assert most_likely_noise(prior, 40 * white[None], white[None] > 0, white[None], 0.1, rng=rng) is None
 
 
-def photograph():
-    with get_sample_data("grace_hopper.jpg") as file:
-        return np.asarray(Image.open(file).convert("RGB"), np.float32)[100:228, 180:308] / 255
-
-
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.08])
 def test_a_photographs_noise_is_found_within_a_fifth(noise):
     from diffbcp_cli import load_prior
@@ -59,17 +52,17 @@ def test_a_photographs_noise_is_found_within_a_fifth(noise):
     noisy = truth + noise * np.random.default_rng(0).standard_normal(truth.shape).astype(np.float32)
     eight = (np.rint(noisy.clip(0, 1) * 255) / 255).astype(np.float32)
     done = restore(eight, np.ones(truth.shape, bool), config(), prior=prior)
-    assert done.noise(3)["std"] == pytest.approx(noise, rel=0.2)
-    assert done.noise(3)["lower"] < done.noise(3)["std"] < done.noise(3)["upper"]
-    assert done.finish_level == pytest.approx(done.noise(3)["std"])
-    assert done.tensor_noise(3)["std"] > done.noise(3)["std"]
+    assert done.noise["std"] == pytest.approx(noise, rel=0.2)
+    assert done.noise["lower"] < done.noise["std"] < done.noise["upper"]
+    assert done.numbers["finish_level"] == pytest.approx(done.noise["std"])
+    assert done.numbers["tensor_noise"]["std"] > done.noise["std"]
 
 
 def test_a_clean_photograph_has_hardly_any_noise():
     from diffbcp_cli import load_prior
 
     truth = photograph()
-    found = restore(truth, np.ones(truth.shape, bool), config(), prior=load_prior("natural")).noise(3)
+    found = restore(truth, np.ones(truth.shape, bool), config(), prior=load_prior("natural")).noise
     assert LOWEST / 2 < found["std"] < 0.01
 
 
@@ -77,6 +70,6 @@ def test_a_noise_level_that_is_given_is_not_inferred():
     truth = photograph()[:32, :32]
     prior = GaussianPrior(torch.zeros(()), torch.tensor(0.25))
     done = restore(truth, np.ones(truth.shape, bool), config(sigma=0.05), prior=prior)
-    assert done.prior_noise is None
-    assert done.noise(3)["std"] == pytest.approx(0.05)
-    assert done.finish_level == pytest.approx(0.05)
+    assert done.numbers["noise_source"] == "chain"
+    assert done.noise["std"] == pytest.approx(0.05)
+    assert done.numbers["finish_level"] == pytest.approx(0.05)

@@ -7,10 +7,9 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from test_finishing import config
-from test_noise_level import photograph
+from smooth import config, photograph
 
-from diffbcp_cli.estimators.uncertainty import LITTLE, USUAL, draw_pictures, smooth_std
+from diffbcp_cli.estimators.uncertainty import FEW, USUAL, draw_pictures, smooth_std
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.priors.gaussian import GaussianPrior
 
@@ -48,7 +47,7 @@ def test_smoothing_averages_variances_of_the_same_kind():
     assert float(twice.square().sum()) == pytest.approx(9.0)
 
 
-@pytest.mark.parametrize("effort", [USUAL, LITTLE])
+@pytest.mark.parametrize("effort", [USUAL, FEW])
 def test_draws_take_the_calls_that_are_announced(effort):
     levels = []
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from diffbcp_cli.methods.coupling import CouplingRule
+from diffbcp_cli.methods.split_gibbs import Adaptive
 
-RULE = CouplingRule(strength=100.0, smallest=0.3, largest=10.0)
+RULE = Adaptive(strength=100.0, smallest=0.3, largest=10.0)
 
 
 @pytest.mark.parametrize(
@@ -18,10 +18,10 @@ def test_rho_is_the_square_root_of_strength_over_tau_within_its_bounds(noise_pre
 
 
 def test_equal_bounds_fix_rho():
-    rule = CouplingRule(strength=3.0, smallest=0.7, largest=0.7)
+    rule = Adaptive(strength=3.0, smallest=0.7, largest=0.7)
     assert {rule.rho(tau) for tau in (1e-6, 1.0, 4.0, 1e6)} == {0.7}
 
 
 def test_less_noise_and_less_strength_pull_harder():
     assert RULE.rho(50.0) > RULE.rho(60.0)
-    assert CouplingRule(50.0).rho(100.0) < CouplingRule(100.0).rho(100.0)
+    assert Adaptive(50.0).rho(100.0) < Adaptive(100.0).rho(100.0)

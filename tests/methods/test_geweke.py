@@ -13,6 +13,7 @@ from functools import partial
 import geweke
 import numpy as np
 import pytest
+import sampling
 import tiny
 import torch
 from scipy import stats
@@ -24,8 +25,8 @@ from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.cusp import CuspPrior
 from diffbcp_cli.lowrank.likelihood import Coupling, NoisePrior, image_of, observe
 from diffbcp_cli.lowrank.tensorize import tensorize
-from diffbcp_cli.methods.coupling import CouplingRule
-from diffbcp_cli.methods.split_gibbs import Chain, Settings, SplitGibbs
+from diffbcp_cli.methods.diffbcp import Settings
+from diffbcp_cli.methods.split_gibbs import Adaptive, SplitState
 from diffbcp_cli.priors import grids
 from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.reverse import sample
@@ -300,9 +301,10 @@ class StepCase:
             "z x": (z * image).sum((1, 2, 3)),
         }
 
-    def settings(self):
-        rule = CouplingRule(strength=1.0, smallest=self.rho, largest=self.rho)
-        return Settings(rank=self.rank, block=self.block, warm_up=0, rule=rule, calls=self.calls, hyper=HYPER)
+    def sampler(self, observation, prior):
+        rule = Adaptive(strength=1.0, smallest=self.rho, largest=self.rho)
+        settings = Settings(rank=self.rank, block=self.block, warm_up=0, hyper=HYPER)
+        return sampling.sampler(observation, prior, settings, rule=rule, calls=self.calls)
 
     def chains(self, starts, steps, generator):
         """Successive-conditional draws: new m and y, then the step; name -> (K, N)."""
@@ -310,17 +312,16 @@ class StepCase:
         for start in starts:
             image = image_of(reconstruct(start), observation)
             z = image + self.rho * torch.randn(image.shape, generator=generator)
-            chain = Chain(start, z, image, 0)
+            chain = SplitState(start, image, z, start.noise_precision, 0)
             for _ in range(steps):
                 noise = torch.randn((2, *self.size), generator=generator)
                 m = chain.prior_image + self.var**0.5 * noise[0]
-                y = chain.image + chain.state.noise_precision**-0.5 * noise[1]
+                y = chain.image + chain.noise_precision**-0.5 * noise[1]
                 prior = GaussianPrior(m, torch.tensor(self.var))
                 seen = replace(observation, values=observation.shape.unfold(y * self.mask()))
-                sampler = SplitGibbs(seen, prior, self.settings())
-                chain, draw = sampler.step(chain, rng=generator)
-                assert draw.rho == self.rho
-                states.append(chain.state)
+                chain, draw = self.sampler(seen, prior).step(chain, rng=generator)
+                assert draw.numbers["rho"] == self.rho
+                states.append(chain.model)
                 records.append(torch.stack([y, draw.prior_image, m]).double().numpy())
         y, z, m = np.stack(records, 1)
         return in_chains(self.quantities(geweke.collect(states), y, z, m), len(starts))
@@ -344,12 +345,15 @@ def prior_image_from_too_noisy_a_start(prior, x, rho, **options):
 
 @pytest.mark.parametrize(
     ("name", "bug"),
-    [("Coupling", pull_by_the_wrong_power_of_rho), ("sample", prior_image_from_too_noisy_a_start)],
+    [
+        ("diffbcp.Coupling", pull_by_the_wrong_power_of_rho),
+        ("split_gibbs.sample", prior_image_from_too_noisy_a_start),
+    ],
 )
 def test_a_wrong_step_is_found_out(name, bug, fine_grid, monkeypatch):
     case = StepCase(rho=0.7)
     draws, prior = case.prior(np.random.default_rng(4))
-    monkeypatch.setattr(f"diffbcp_cli.methods.split_gibbs.{name}", bug)
+    monkeypatch.setattr(f"diffbcp_cli.methods.{name}", bug)
     assert found(case, draws, prior, 3, tiny.rng(4))
 
 
@@ -369,11 +373,9 @@ def test_the_prior_image_given_the_fold_average_is_gaussian(solver, fine_grid):
     var = 0.05 + torch.rand(size, generator=generator)
     prior = GaussianPrior(mean, var)
     observation = observe(image, torch.rand(size, generator=generator) < 0.5, tensorize(size, "patch"))
-    rule = CouplingRule(strength=1.0, smallest=rho, largest=rho)
-    settings = Settings(
-        rank=1, block=1, warm_up=0, rule=rule, solver=solver, calls=25 if solver == "second-order" else 150
-    )
-    sampler = SplitGibbs(observation, prior, settings)
+    rule, calls = Adaptive(strength=1.0, smallest=rho, largest=rho), 25 if solver == "second-order" else 150
+    settings = Settings(rank=1, block=1, warm_up=0)
+    sampler = sampling.sampler(observation, prior, settings, rule=rule, calls=calls, solver=solver)
     start = replace(sampler.init(rng=generator), image=image)
     exact = (prior.denoise(image[None], rho)[0], prior.posterior_var(rho).sqrt())
     scores = []
@@ -426,9 +428,11 @@ def test_the_chain_with_a_gaussian_prior_has_its_exact_mean_and_variance(fine_gr
         shape,
     )
     prior = GaussianPrior(torch.from_numpy(m).float().reshape(1, 1, 4), torch.tensor(var))
-    rule = CouplingRule(strength=1.0, smallest=rho, largest=rho)
-    settings = Settings(rank=1, block=1, warm_up=0, noise_std=noise_std, rule=rule, calls=20, hyper=hyper)
-    chain = SplitGibbs(observation, prior, settings).run(rng=tiny.rng(8))
+    rule = Adaptive(strength=1.0, smallest=rho, largest=rho)
+    settings = Settings(rank=1, block=1, warm_up=0, noise_std=noise_std, hyper=hyper)
+    chain = sampling.steps(
+        sampling.sampler(observation, prior, settings, rule=rule, calls=20), rng=tiny.rng(8)
+    )
     draws = [draw for _, (_, draw) in zip(range(2600), chain, strict=False)][200:]
     x, z = (
         torch.stack([getattr(d, name).flatten() for d in draws]).double().numpy()

@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from diffbcp_cli.run.moments import NORMAL_90, Moments
+from diffbcp_cli.problem import NORMAL_90
+from diffbcp_cli.run.posterior import Moments
 
 
 def added(values):

@@ -1,4 +1,4 @@
-"""Parts of a picture that stand for all of it, where the prior is tried before it goes over the whole."""
+"""Representative crops of a picture: the prior is tried on them before it works on the whole."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_SIDE = 192  # pixels a side, at most, of the one part of a picture
+_SIDE = 192  # pixels a side, at most, of the only crop
 _SMALL_SIDE, _EVERY = 128, 512  # of a large picture: squares of so many pixels, one for every 512 a side
 _STEP = 16  # pixels between places that are looked at
 _ENOUGH = 0.5  # the middle is taken if it has this share of what the best place has
 
 
 @dataclass(frozen=True)
-class Parts:
+class Crops:
     """Rectangles of one size; corners: their tops and left sides."""
 
     corners: tuple[tuple[int, int], ...]
@@ -22,14 +22,14 @@ class Parts:
     width: int
 
     def of(self, image: Tensor) -> Tensor:
-        """The parts of an image (C, H, W), as (N, C, h, w)."""
+        """The crops of an image (C, H, W), as (N, C, h, w)."""
         return torch.stack(
             [image[:, top : top + self.height, left : left + self.width] for top, left in self.corners]
         )
 
 
-def parts_with(useful: Tensor) -> Parts:
-    """Parts of a picture that hold useful entries, (C, H, W) bool: one of a picture, several all over a large one.
+def representative_crops(useful: Tensor) -> Crops:
+    """Crops of a picture that hold useful entries, (C, H, W) bool: one of a picture, several all over a large one.
 
     Each is the middle of its cell, unless a hole is there: then the place in the cell with the most useful entries.
     """
@@ -38,7 +38,7 @@ def parts_with(useful: Tensor) -> Parts:
     sums[1:, 1:] = useful.sum(0).cpu().cumsum(0).cumsum(1)
 
     def count(tops: Tensor, lefts: Tensor) -> Tensor:
-        """Useful entries in the parts that begin there, (tops, lefts)."""
+        """Useful entries in the crops that begin there, (tops, lefts)."""
         top, left = tops[:, None], lefts[None]
         return (
             sums[top + high, left + wide] - sums[top, left + wide] - sums[top + high, left] + sums[top, left]
@@ -52,17 +52,17 @@ def parts_with(useful: Tensor) -> Parts:
             if found[0, 0] >= _ENOUGH * found.flatten()[best]:
                 best = 0
             corners.append((int(tops[best // len(lefts)]), int(lefts[best % len(lefts)])))
-    return Parts(tuple(corners), high, wide)
+    return Crops(tuple(corners), high, wide)
 
 
-def parts_share(side: int) -> float:
-    """The share of the pixels of a square picture that are in its parts."""
+def crops_share(side: int) -> float:
+    """The share of the pixels of a square picture that are in its crops."""
     cells, size = _cells(side)
     return (len(cells) * size / side) ** 2
 
 
 def _cells(length: int) -> tuple[list[Tensor], int]:
-    """For each cell along a side the places where its part may begin, the middle first; and how long parts are."""
+    """For each cell along a side the places where its crop may begin, the middle first; and how long a crop is."""
     count = max(1, round(length / _EVERY))
     size = min(length, _SIDE if count == 1 else _SMALL_SIDE)
     cells = []

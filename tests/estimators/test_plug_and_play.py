@@ -1,4 +1,4 @@
-"""The finish: a picture that the prior would not change, at a level chosen by held-out pixels."""
+"""Plug-and-play refinement: the fixed point of the denoiser, at a level that hold-out pixels choose."""
 
 from __future__ import annotations
 
@@ -10,29 +10,20 @@ import torch
 from conftest import picture
 from matplotlib.cbook import get_sample_data
 from PIL import Image
+from smooth import config, draw, smooth_prior
 
-from diffbcp_cli.estimators.refine import (
+from diffbcp_cli.estimators.plug_and_play import (
     RELAXATION,
     _near,
-    choose,
-    choose_fills,
+    choose_level,
+    choose_stack,
     fewest_calls,
-    finish,
-    finish_by,
+    refine,
+    refine_by,
 )
 from diffbcp_cli.jobs.session import restore
-from diffbcp_cli.options import RunConfig
 from diffbcp_cli.priors.base import Traits
 from diffbcp_cli.priors.gaussian import GaussianPrior
-
-
-def smooth_prior(side=16, scale=3.0):
-    """Gaussian pictures (1, side, side) whose neighbours are alike, as an exact prior."""
-    place = torch.arange(side, dtype=torch.float64)
-    one = torch.exp(-0.5 * ((place[:, None] - place) / scale) ** 2) + 1e-6 * torch.eye(side)
-    covariance = 0.25 * torch.kron(one, one)
-    var, basis = torch.linalg.eigh(covariance)
-    return GaussianPrior(torch.zeros(()).double(), var.clamp_min(0).reshape(1, side, side), basis=basis)
 
 
 class Masked(GaussianPrior):
@@ -54,11 +45,6 @@ class Masked(GaussianPrior):
         return covariance[:, where] @ torch.linalg.solve(noisy, image[where])
 
 
-def draw(prior, rng):
-    flat = prior.basis @ (prior.var.flatten().sqrt() * torch.randn(prior.var.numel(), generator=rng).double())
-    return flat.reshape(prior.var.shape)
-
-
 @pytest.fixture
 def problem():
     rng = torch.Generator().manual_seed(0)
@@ -71,20 +57,20 @@ def problem():
 
 def test_the_finish_ends_at_a_picture_that_the_prior_would_not_change(problem):
     prior, _, values, known = problem
-    done = finish(prior, values, known, torch.zeros_like(values), 0.1, calls=400)
+    done = refine(prior, values, known, torch.zeros_like(values), 0.1, calls=400)
     again = prior.denoise(torch.where(known, values, done)[None], 0.1)[0]
     torch.testing.assert_close(again, done, atol=1e-4, rtol=0)
 
 
 def test_where_it_ends_does_not_depend_on_where_it_starts(problem):
     prior, truth, values, known = problem
-    ends = [finish(prior, values, known, start, 0.1, calls=400) for start in (truth, torch.ones_like(truth))]
+    ends = [refine(prior, values, known, start, 0.1, calls=400) for start in (truth, torch.ones_like(truth))]
     torch.testing.assert_close(*ends, atol=1e-3, rtol=0)
 
 
 def test_no_calls_leave_known_values_and_the_start(problem):
     prior, truth, values, known = problem
-    done = finish(prior, values, known, truth, 0.1, calls=0)
+    done = refine(prior, values, known, truth, 0.1, calls=0)
     torch.testing.assert_close(done, torch.where(known, values, truth))
 
 
@@ -96,14 +82,14 @@ def test_the_level_is_near_the_noise_though_the_guess_is_too_high(true_noise):
     values = truth + true_noise * torch.randn(truth.shape, generator=rng).double()
     known = torch.rand(truth.shape, generator=rng) < 0.7
     held = known & (torch.rand(truth.shape, generator=rng) < 0.3)
-    choice = choose(prior, values, known, held, torch.zeros_like(truth), 4 * true_noise, calls=12)
+    choice = choose_level(prior, values, known, held, torch.zeros_like(truth), 4 * true_noise, calls=12)
     assert 0.35 * true_noise < choice.level < 2 * true_noise
     assert choice.calls > 4
 
 
 def test_with_too_few_held_out_pixels_the_inferred_noise_is_taken(problem):
     prior, truth, values, known = problem
-    choice = choose(prior, values, known, torch.zeros_like(known), truth, 0.3, calls=7)
+    choice = choose_level(prior, values, known, torch.zeros_like(known), truth, 0.3, calls=7)
     assert (choice.level, choice.calls) == (0.3, 7)
 
 
@@ -118,11 +104,11 @@ def test_the_calls_stop_before_a_prior_that_is_no_contraction_leads_away(problem
     wild = Overshooting(prior.mean, prior.var, basis=prior.basis)
     assert RELAXATION * 1.6 > 2
     held = known & (torch.rand(known.shape, generator=torch.Generator().manual_seed(2)) < 0.3)
-    choice = choose(wild, values, known, held, torch.zeros_like(truth), 0.2, calls=30)
+    choice = choose_level(wild, values, known, held, torch.zeros_like(truth), 0.2, calls=30)
     assert choice.calls < 15
 
     def error(calls):
-        done = finish(wild, values, known & ~held, torch.zeros_like(truth), choice.level, calls=calls)
+        done = refine(wild, values, known & ~held, torch.zeros_like(truth), choice.level, calls=calls)
         return (done - truth)[held].square().mean()
 
     assert error(choice.calls) < 0.2 * error(30)
@@ -158,8 +144,8 @@ def test_each_step_shows_the_next_quarter_turn_to_a_network_that_knows_them(turn
         prior.traits = Traits(rotations=4)
     values, known = torch.zeros(1, 6, 8), torch.zeros(1, 6, 8, dtype=torch.bool)
     known[0, 0, 0] = True
-    done = finish(prior, values, known, values, 0.1, calls=5)
-    first = finish(prior, values, known, values, 0.1, calls=1)
+    done = refine(prior, values, known, values, 0.1, calls=5)
+    first = refine(prior, values, known, values, 0.1, calls=1)
     assert sorted(set(seen)) == shapes
     off = (done - first)[~known].abs().max()
     assert off < 1e-5 if turned else off > 1
@@ -175,7 +161,7 @@ def test_where_nothing_is_missing_one_call_is_all():
 
     prior, values = Counting(torch.zeros(()), torch.tensor(0.25)), torch.rand(3, 8, 8)
     everything = torch.ones(3, 8, 8, dtype=torch.bool)
-    done = finish(prior, values, everything, values, 0.1, calls=16)
+    done = refine(prior, values, everything, values, 0.1, calls=16)
     assert calls == [0.1]
     torch.testing.assert_close(done, prior.denoise(values[None], 0.1)[0])
 
@@ -188,29 +174,24 @@ def test_where_nothing_is_missing_the_answers_in_four_turns_are_averaged(calls, 
 
     prior, values = Leaning(torch.zeros(()), torch.ones(())), torch.rand(3, 6, 8)
     prior.traits = Traits(rotations=4)
-    done = finish(prior, values, torch.ones(3, 6, 8, dtype=torch.bool), values, 0.1, calls=calls)
+    done = refine(prior, values, torch.ones(3, 6, 8, dtype=torch.bool), values, 0.1, calls=calls)
     assert torch.allclose(done, values, atol=1e-6) == cancels
 
 
-def config(**options):
-    base = {"iterations": 8, "burn_in": 3, "rank": 6, "device": "cpu", "calls": 1}
-    return RunConfig(**{**base, **options})
-
-
-def test_a_restoration_is_finished_unless_told_not_to():
+def test_a_restoration_is_refined_unless_told_not_to():
     pixels = picture(32, 32).astype(np.float32)
     observed = np.random.default_rng(1).random(pixels.shape) < 0.6
     prior = GaussianPrior(torch.zeros(()), torch.tensor(0.25))
     plain = restore(pixels, observed, config(finish=0), prior=prior)
     done = restore(pixels, observed, config(finish=3), prior=prior)
-    assert plain.finish_level is None
-    assert done.finish_level is not None
+    assert plain.numbers["finish_level"] is None
+    assert done.numbers["finish_level"] is not None
     assert not np.array_equal(plain.mean, done.mean)
     without = restore(pixels, observed, config(prior="none"), prior=None)
-    assert without.finish_level is None
+    assert without.numbers["finish_level"] is None
 
 
-def test_the_bundled_prior_finishes_a_denoised_photograph_well():
+def test_the_bundled_prior_refines_a_denoised_photograph_well():
     from diffbcp_cli import load_prior
     from diffbcp_cli.scoring.metrics import psnr
 
@@ -225,7 +206,7 @@ def test_the_bundled_prior_finishes_a_denoised_photograph_well():
 
 
 def test_pixels_held_out_for_the_calibration_are_known_to_the_picture():
-    """With a prior that changes nothing, the finished picture has the measured values of all known pixels."""
+    """With a prior that changes nothing, the refined picture has the measured values of all known pixels."""
 
     class Idle(GaussianPrior):
         def denoise(self, x, sigma):
@@ -235,24 +216,24 @@ def test_pixels_held_out_for_the_calibration_are_known_to_the_picture():
     observed = np.random.default_rng(1).random(pixels.shape) < 0.6
     prior = Idle(torch.zeros(()), torch.tensor(0.25))
     done = restore(pixels, observed, config(calibrate=True), prior=prior)
-    assert done.calibration is not None
+    assert done.numbers["calibration"] is not None
     np.testing.assert_allclose(done.mean[observed], pixels[observed], atol=1e-6)
 
 
 def test_a_prior_that_takes_a_mask_gives_the_posterior_mean_at_one_call(problem):
-    """The finish only comes near it; held-out pixels notice, and the average is as good."""
+    """The refinement only comes near it; hold-out pixels notice, and the stack is as good."""
     prior, truth, values, known = problem
     masked = Masked(prior.mean, prior.var, basis=prior.basis)
     held = known & (torch.rand(known.shape, generator=torch.Generator().manual_seed(2)) < 0.3)
     start = torch.zeros_like(truth)
-    choice = choose(masked, values, known, held, start, 0.4, calls=2)
-    choice = choose_fills(choice, masked, values, known, held, start, 0.1, scattered=True)
+    choice = choose_level(masked, values, known, held, start, 0.4, calls=2)
+    choice = choose_stack(choice, masked, values, known, held, start, 0.1, scattered=True)
     assert len(choice.weights) == 3
     assert sum(choice.weights) == pytest.approx(1)
     assert choice.weights[0] < 0.4
     exact = masked.fill(values[None], known[None], 0.1)[0]
-    alone = finish(masked, values, known, start, choice.level, calls=choice.calls)
-    together = finish_by(choice, masked, values, known, start)
+    alone = refine(masked, values, known, start, choice.level, calls=choice.calls)
+    together = refine_by(choice, masked, values, known, start)
     error, exact_error, alone_error = ((x - truth).square().mean() for x in (together, exact, alone))
     assert error < alone_error
     assert error < 1.2 * exact_error
@@ -264,17 +245,17 @@ def test_there_are_no_more_calls_than_the_average_with_the_fills_needs(problem):
     masked = Masked(prior.mean, prior.var, basis=prior.basis)
     held = known & (torch.rand(known.shape, generator=torch.Generator().manual_seed(2)) < 0.3)
     start = torch.zeros_like(truth)
-    first = replace(choose(masked, values, known, held, start, 0.4, calls=16), calls=16)
-    choice = choose_fills(first, masked, values, known, held, start, 0.1, scattered=True)
+    first = replace(choose_level(masked, values, known, held, start, 0.4, calls=16), calls=16)
+    choice = choose_stack(first, masked, values, known, held, start, 0.1, scattered=True)
     assert choice.calls < first.calls
 
     def error(calls):
         by = replace(choice, calls=calls)
-        return (finish_by(by, masked, values, known & ~held, start) - values)[held].square().mean()
+        return (refine_by(by, masked, values, known & ~held, start) - values)[held].square().mean()
 
     assert error(choice.calls) < 1.01 * error(first.calls)
     too_few = torch.zeros_like(held)
-    assert choose_fills(first, masked, values, known, too_few, start, 0.1, scattered=True).calls == 16
+    assert choose_stack(first, masked, values, known, too_few, start, 0.1, scattered=True).calls == 16
 
 
 def test_a_wide_hole_is_left_to_the_fill():

@@ -1,0 +1,197 @@
+"""DiffBCP: the picture is a CP tensor of unknown rank, held by a diffusion prior.
+
+Without a prior it is Bayesian CP by Gibbs sampling.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypedDict
+
+from torch import Generator, Tensor
+
+from ..lowrank import cp, cusp
+from ..lowrank.cp import Hyper, State, initial
+from ..lowrank.cp_sweep import MEMORY_BUDGET, sweep
+from ..lowrank.likelihood import Coupling, Observation, image_of, observe
+from ..lowrank.stream import ImageCoupling, Stream, observe_in_chunks, observe_some, sweep_in_chunks
+from ..lowrank.tensorize import Patches, tensorize
+from ..options import Options
+from ..priors.base import Prior
+from ..problem import Problem
+from ..random import Seeds
+from ..watch import Watch
+from .split_gibbs import Adaptive, Drawn, Pull, SplitGibbs, SplitState
+
+BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
+SMALLEST_BUDGET = 2**20  # bytes for a batch: smaller ones do not help
+IN_CHUNKS = 8000  # patches beyond which a sweep goes through them in chunks
+ATOM_SWEEPS = 20  # over the patches that the atoms are learned from
+# A strong coupling makes X smooth. The misfit then counts as noise, and the data lose their weight. The noise that is
+# found without the prior, while the atoms are learned, bounds it.
+NOISE_SLACK = 1.1
+
+STATE_CLASSES = (SplitState, State, cusp.Cusp)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What fixes the low-rank step. Noise levels are on [-1, 1]."""
+
+    rank: int = 200
+    block: int = 25
+    sweeps: int = 1  # over the tensor model in each step
+    burn_in: int = 40
+    adapt_floor: float | None = None  # None: the rank stays as it is
+    noise_std: float | None = None  # None: inferred
+    noise_most: float = math.inf  # an upper bound of the inferred noise
+    warm_up: int | None = None  # steps before the prior's first call; None: a third of burn-in, at most 10
+    hyper: Hyper = field(default_factory=Hyper)
+    budget: int = MEMORY_BUDGET
+
+
+class _Options(TypedDict):
+    block: int
+    budget: int
+    shuffle: bool
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """X = CP(lambda, A): draws factors, weights, noise and rank. atoms: a state to start from, see `learn_atoms`."""
+
+    observation: Observation | Stream
+    settings: Settings
+    atoms: State | None = None
+
+    @property
+    def warm_up(self) -> int:
+        """Sweeps before the prior's first call."""
+        given = self.settings.warm_up
+        return min(10, max(1, self.settings.burn_in // 3)) if given is None else given
+
+    def init(self, *, rng: Generator) -> State:
+        """The state before the first sweep."""
+        state = self.atoms
+        if state is None:
+            state = initial(self.observation, self.settings.rank, self.settings.hyper, rng=rng)
+        else:
+            count = math.prod(self.observation.shape.right)
+            state = replace(state, right=(state.right[0].new_zeros(count, state.rank),))
+        return self._with_noise(state)
+
+    def step(self, state: State, pull: Pull | None, index: int, *, rng: Generator) -> tuple[State, Drawn]:
+        """Adapt the rank if it is time for it, then sweep over the tensor model."""
+        settings = self.settings
+        if self._adapts(index) and cusp.adaptation_due(index, rng=rng):
+            floor = settings.adapt_floor or 0.0
+            state = cp.adapt(state, self.observation, settings.hyper, floor=floor, rng=rng)
+        for sweeps in range(settings.sweeps):
+            state, image = self._sweep(state, pull, first=index + sweeps == 0, rng=rng)
+            state = self._with_noise(state)
+        numbers = {"rank": state.rank, "active_rank": int(state.in_slab.sum())}
+        return state, Drawn(image, state.noise_precision, numbers)
+
+    def _adapts(self, index: int) -> bool:
+        """Rank adaptation waits for the second half of burn-in: before, components are still growing."""
+        settings = self.settings
+        return settings.adapt_floor is not None and settings.burn_in // 2 <= index < settings.burn_in
+
+    def _sweep(self, state: State, pull: Pull | None, *, first: bool, rng: Generator) -> tuple[State, Tensor]:
+        """Draw the tensor model given the prior's image; return it and X folded, (C, H, W)."""
+        settings, observation = self.settings, self.observation
+        options = _Options(block=settings.block, budget=settings.budget, shuffle=not first)
+        precision = 0.0 if pull is None else observation.share * pull.rho**-2
+        if isinstance(observation, Stream):
+            whole = None if pull is None else ImageCoupling(precision, pull.image)
+            return sweep_in_chunks(state, observation, settings.hyper, coupling=whole, rng=rng, **options)
+        coupling = None if pull is None else Coupling(precision, observation.shape.unfold(pull.image))
+        state, info = sweep(state, observation, settings.hyper, coupling=coupling, rng=rng, **options)
+        return state, image_of(info.entries, observation)
+
+    def _with_noise(self, state: State) -> State:
+        """Hold the noise at its given level, if there is one, and below its bound."""
+        given = self.settings.noise_std
+        least = self.settings.noise_most**-2
+        precision = max(state.noise_precision, least) if given is None else given**-2
+        return replace(state, noise_precision=precision)
+
+    def planned(self, *, burn_in: int) -> LowRank:
+        """The same step for another burn-in."""
+        return replace(self, settings=replace(self.settings, burn_in=burn_in))
+
+    def without_warm_up(self) -> LowRank:
+        """The same step with two steps before the prior's first call: they pay for starting up."""
+        return replace(self, settings=replace(self.settings, warm_up=2))
+
+    def with_less_memory(self) -> LowRank | None:
+        """The same step with batches of half the size, which changes no draw."""
+        budget = self.settings.budget // 2
+        return (
+            None
+            if budget < SMALLEST_BUDGET
+            else replace(self, settings=replace(self.settings, budget=budget))
+        )
+
+
+def settings_of(options: Options, noise_std: float | None) -> Settings:
+    """The low-rank step that the options ask for; noise_std: on [-1, 1], None if it is to be inferred."""
+    return Settings(
+        rank=options.rank,
+        block=options.block,
+        burn_in=options.burn_in,
+        adapt_floor=options.adapt_floor if options.adapt_rank else None,
+        noise_std=noise_std,
+        sweeps=options.sweeps,
+        budget=options.memory_budget // BATCHES_IN_BUDGET,
+    )
+
+
+def build(
+    problem: Problem, prior: Prior | None, options: Options, seeds: Seeds, watch: Watch
+) -> SplitGibbs[State]:
+    """The sampler of a problem. Where there are many patches, atoms are learned from some of them first."""
+    rule = Adaptive(options.coupling, options.rho_min, options.rho_max)
+    step = _low_rank(problem, options, watch)
+    return SplitGibbs(step, prior, rule, options.solver, options.calls)
+
+
+def _low_rank(problem: Problem, options: Options, watch: Watch) -> LowRank:
+    image, known = problem.y, problem.known
+    channels, height, width = image.shape
+    once, settings, atoms = options.patch_weights == "once", settings_of(options, problem.noise_std), None
+    kind: Literal["patch", "reshape"] = "reshape" if options.tensorize == "reshape" else "patch"
+    shape = tensorize((channels, height, width), kind, patch=options.patch_size, stride=options.stride)
+    if not isinstance(shape, Patches):
+        return LowRank(observe(image, known, shape, once=once), settings)
+    count = shape.right[0]
+    if 0 < options.atom_patches < count:
+        watch.note(f"learning atoms from {options.atom_patches} of {count} patches")
+        rng = Seeds(options.seed, "").generator("atoms", problem.device)
+        some = observe_some(image, known, shape, options.atom_patches, once=once, rng=rng)
+        atoms = learn_atoms(some, settings, sweeps=ATOM_SWEEPS, rng=rng)
+        most = NOISE_SLACK * atoms.noise_precision**-0.5
+        settings = replace(settings, warm_up=1, noise_most=most)
+    if count > IN_CHUNKS:
+        chunks = observe_in_chunks(image, known, shape, once=once, budget=settings.budget)
+        return LowRank(chunks, settings, atoms)
+    return LowRank(observe(image, known, shape, once=once), settings, atoms)
+
+
+def learn_atoms(some: Observation, settings: Settings, *, sweeps: int, rng: Generator) -> State:
+    """Sweep over some of the patches, without a prior: left factors, weights and noise to start chains from."""
+    state = initial(some, settings.rank, settings.hyper, rng=rng)
+    for index in range(sweeps):
+        state, _ = sweep(
+            state,
+            some,
+            settings.hyper,
+            block=settings.block,
+            budget=settings.budget,
+            shuffle=index > 0,
+            rng=rng,
+        )
+        if settings.noise_std is not None:
+            state = replace(state, noise_precision=settings.noise_std**-2)
+    return state

@@ -1,0 +1,133 @@
+"""What is kept of the draws: running moments, traces, a grid of pixels for the diagnostics, some whole draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..methods.base import Info
+from ..problem import Trace
+from ..units import level_to_unit, value_to_unit, values_to_unit
+
+PROBES = 256  # rows and columns of pixels, at most, whose draws are kept for the diagnostics
+
+
+@dataclass
+class Moments:
+    """Mean and variance of the tensors added so far (Welford), in float64 on the CPU or float32 elsewhere."""
+
+    count: int = 0
+    centre: Tensor | None = None
+    square: Tensor | None = None
+
+    def add(self, value: Tensor) -> None:
+        """Take one more draw into account."""
+        value = value.double() if value.device.type == "cpu" else value
+        self.count += 1
+        if self.centre is None or self.square is None:
+            self.centre, self.square = value.clone(), torch.zeros_like(value)
+            return
+        delta = value - self.centre
+        self.centre = self.centre + delta / self.count
+        self.square = self.square + delta * (value - self.centre)
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the draws."""
+        if self.centre is None:
+            raise ValueError("no draw has been added")
+        return self.centre
+
+    @property
+    def std(self) -> Tensor:
+        """Standard deviation of the draws, zero when there is only one."""
+        if self.square is None:
+            raise ValueError("no draw has been added")
+        return (self.square / max(1, self.count - 1)).sqrt()
+
+
+@dataclass
+class Posterior:
+    """The draws of all chains of one problem, summed up.
+
+    image, prior_image: moments of X and of the prior's image after burn-in. samples: whole draws of X, if asked for.
+    traces, probes: one for each chain; a probe is a thinned grid of pixels, (h, w) in [0, 1] units. last: the
+    latest draw.
+    """
+
+    burn_in: int
+    image: Moments = field(default_factory=Moments)
+    prior_image: Moments = field(default_factory=Moments)
+    samples: list[Tensor] = field(default_factory=list)
+    traces: list[Trace] = field(default_factory=list)
+    probes: list[list[Tensor]] = field(default_factory=list)
+    last: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """A checkpoint holds traces as plain dictionaries."""
+        self.traces = [Trace(trace) for trace in self.traces]
+
+    def add(self, chain: int, info: Info, *, keep: bool) -> None:
+        """Take one step of a chain into account; keep: hold on to the whole draw."""
+        trace, step = self.traces[chain], self.traces[chain].steps
+        trace.add(_numbers(info))
+        self.last = info.image
+        if step >= self.burn_in:
+            self.probes[chain].append(_probe(info.image))
+            self.image.add(info.image)
+            if info.prior_image is not None:
+                self.prior_image.add(info.prior_image)
+        if keep:
+            self.samples.append(info.image)
+
+    def close(self) -> None:
+        """A run that was interrupted during burn-in has its latest draw and nothing else."""
+        if self.image.count == 0 and self.last is not None:
+            self.image.add(self.last)
+
+    def noise(self) -> dict[str, float]:
+        """The noise of the draws after burn-in: mean and 90 % interval of its std, in [0, 1] units."""
+        return noise_of(self.traces, self.burn_in)
+
+    def grid(self) -> NDArray[np.float32] | None:
+        """Draws of a grid of pixels after burn-in, (chains, draws, h, w), as many as all chains have."""
+        count = min(len(probes) for probes in self.probes)
+        if count == 0:
+            return None
+        draws = torch.stack([torch.stack(probes[:count]) for probes in self.probes])
+        return np.asarray(draws.numpy(), np.float32)
+
+
+def noise_of(traces: Sequence[Mapping[str, list[Any]]], burn_in: int) -> dict[str, float]:
+    """The noise std of all traces after burn-in: its mean and its 90 % interval."""
+    drawn = [
+        trace["noise_std"] for trace in traces if trace
+    ]  # after an interruption a chain may have no step
+    kept = np.concatenate([values[burn_in:] or values for values in drawn])
+    low, high = np.quantile(kept, [0.05, 0.95])
+    return {"std": float(kept.mean()), "lower": float(low), "upper": float(high)}
+
+
+def _numbers(info: Info) -> dict[str, float | None]:
+    """One row of the trace, in [0, 1] units; rho stays on [-1, 1], as the option that bounds it."""
+    numbers = dict(info.numbers)
+    change = numbers.pop("change", None)
+    return {
+        "noise_std": level_to_unit(info.noise_std),
+        **numbers,
+        "change": None if change is None else level_to_unit(change),
+        "brightness": value_to_unit(float(info.image.mean(dtype=torch.float64))),
+        "contrast": level_to_unit(float(info.image.std())),
+    }
+
+
+def _probe(image: Tensor) -> Tensor:
+    """Every n-th pixel, mean of the channels, in [0, 1] units: (C, H, W) -> (h, w) with sides <= PROBES."""
+    step = -(-max(image.shape[-2:]) // PROBES)
+    return values_to_unit(image[:, ::step, ::step].mean(0)).float().cpu()
