@@ -109,3 +109,18 @@ def use_threads(count: int) -> int:
     if count:
         torch.set_num_threads(count)
     return torch.get_num_threads()
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    import psutil
+
+    ours = getattr(psutil.Process(), "cpu_affinity", None)  # macOS does not know it
+    return len(ours()) if ours is not None else psutil.cpu_count() or 1
+
+
+def free_memory() -> int:
+    """Bytes that a new process could have without swapping."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)

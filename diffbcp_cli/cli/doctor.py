@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 from importlib import metadata
@@ -23,6 +22,8 @@ PACKAGES = (
     "matplotlib",
     "huggingface-hub",
     "safetensors",
+    "filelock",
+    "psutil",
     "typer",
     "rich",
 )
@@ -60,7 +61,7 @@ def _version(name: str) -> str:
 def _device() -> dict[str, Any]:
     import torch
 
-    from ..devices import pick_device, pick_precision
+    from ..devices import pick_device, pick_precision, usable_cores
 
     device = pick_device("auto")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -71,18 +72,18 @@ def _device() -> dict[str, Any]:
         **({"apple_gpu": "used only when named: --device mps"} if apple else {}),
         "precision": precision,
         "gpus": gpus,
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "threads": torch.get_num_threads(),
     }
 
 
 def _memory() -> dict[str, Any]:
-    try:
-        page = os.sysconf("SC_PAGE_SIZE")
-        total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
-    except (ValueError, OSError, AttributeError):  # not every system has these names
-        return {"memory_gb": None, "memory_free_gb": None}
-    return {"memory_gb": round(total / 1e9, 1), "memory_free_gb": round(free / 1e9, 1)}
+    import psutil
+
+    from ..devices import free_memory
+
+    total = psutil.virtual_memory().total
+    return {"memory_gb": round(total / 1e9, 1), "memory_free_gb": round(free_memory() / 1e9, 1)}
 
 
 def _cache() -> dict[str, Any]:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import psutil
-
-from ..devices import pick_device
+from ..devices import free_memory, pick_device, usable_cores
 from ..options import Given, Options
 from . import pool as local
 from .job import Job
@@ -43,7 +41,7 @@ def run(
 ) -> Iterator[Report]:
     """Yield a report for every photograph of the plan, as they come.
 
-    A photograph that another run is at is put off: others come first. At the end it is waited for, if so asked.
+    A photograph that another run works on is put off. At the end it is waited for, if so asked.
     """
     yield from (refused(bad) for bad in plan.bad)
     for job, record in plan.finished:
@@ -96,11 +94,4 @@ def choose_jobs(cfg: Options, gpus: int) -> int:
     """One process for each GPU; without one, as many as there are cores and memory budgets."""
     if gpus > 0:
         return gpus
-    memory = psutil.virtual_memory().available // cfg.memory_budget
-    return max(1, min(_cores() // max(1, cfg.threads), int(memory)))
-
-
-def _cores() -> int:
-    """How many cores this process may use."""
-    ours = getattr(psutil.Process(), "cpu_affinity", None)  # macOS does not know it
-    return len(ours()) if ours is not None else psutil.cpu_count() or 1
+    return max(1, min(usable_cores() // max(1, cfg.threads), free_memory() // cfg.memory_budget))

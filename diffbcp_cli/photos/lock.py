@@ -51,7 +51,7 @@ def results_of(
         owner = _owner(path)
         if waiting is None or stop():
             raise BusyError(
-                f"another run ({owner}) is at {folder / stem}",
+                f"another run ({owner}) is working on {folder / stem}",
                 hint="wait for it with --wait, or use another -o",
             )
         if not said:
