@@ -1,4 +1,7 @@
-"""Write docs/reference/cli.md from the command line itself: python docs/make_reference.py [--check]."""
+"""Write docs/reference/cli.md from the command line itself, and options/arguments.py from the table of options.
+
+Run it as python docs/make_reference.py [--check].
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,26 @@ from typing import Any
 
 import typer.main
 
+import diffbcp_cli.options
 from diffbcp_cli.cli.app import app
 from diffbcp_cli.cli.help import EXAMPLES, PHOTOS, words_of
 from diffbcp_cli.cli.options import Common, default_text
 from diffbcp_cli.options import GROUPS, METHODS, PRESETS, Option, Options, allowed, flag, kinds, table
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
+ARGUMENTS = Path(diffbcp_cli.options.__file__).parent / "arguments.py"
+ARGUMENTS_TOP = '''"""The options as keyword arguments of Python functions.
+
+Made from table.py by `make docs`; a test keeps it up to date. The parameter `prior` is not among them: it may also be
+a loaded prior.
+"""
+
+from typing import Literal, TypedDict
+
+
+class Arguments(TypedDict, total=False):
+    """Options by name, for `**options: Unpack[Arguments]`; times and sizes may be written as text."""
+'''
 TOP = """# Command line
 
 Made from the program by `make docs`; a test keeps it up to date.
@@ -107,7 +124,24 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
+def arguments() -> str:
+    """The module options/arguments.py."""
+    lines = [ARGUMENTS_TOP]
+    for name, one in table(Options).items():
+        kind = str(Options.__annotations__[name]).replace("'", '"')
+        if kinds(Options)[name] is tuple:
+            kind = f"{kind} | list[str] | str"
+        elif one.read is not None:
+            kind = kind.replace(kinds(Options)[name].__name__, f"{kinds(Options)[name].__name__} | str")
+        if name != "prior":
+            lines.append(f"    {name}: {kind}")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
+    made = {PAGE: page(), ARGUMENTS: arguments()}
     if "--check" in sys.argv:
-        sys.exit(0 if PAGE.read_text(encoding="utf-8") == page() else "run: make docs")
-    PAGE.write_text(page(), encoding="utf-8")
+        same = all(path.read_text(encoding="utf-8") == text for path, text in made.items())
+        sys.exit(0 if same else "run: make docs")
+    for path, text in made.items():
+        path.write_text(text, encoding="utf-8")

@@ -3,6 +3,7 @@
 Nothing here imports torch or NumPy.
 """
 
+from .arguments import Arguments
 from .files import Recipe, read_recipe, read_toml, to_toml
 from .resolve import LARGE, Given, check, lay, resolve, to_mapping
 from .spec import Option, allowed, check_value, flag, kinds, option, table
@@ -17,6 +18,7 @@ __all__ = [
     "LARGE",
     "METHODS",
     "PRESETS",
+    "Arguments",
     "Given",
     "Option",
     "Options",

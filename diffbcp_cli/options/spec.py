@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, get_args, get_origin, get_type_hints
 
 from ..errors import UsageError
 from .written import read_size, written_size
 
 COMMANDS = ("inpaint", "denoise")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,16 @@ class Option:
     names: tuple[str, ...] = ()
 
 
-def option(default: Any, group: str, text: str, **more: Any) -> Any:
-    """Declare a dataclass field that is an option; the keywords are the fields of `Option`."""
-    return dataclasses.field(default=default, metadata={"option": Option(default, group, text, **more)})
+def _as_field(make: Callable[P, Option]) -> Callable[P, Any]:
+    def declare(*values: P.args, **named: P.kwargs) -> Any:
+        one = make(*values, **named)
+        return dataclasses.field(default=one.default, metadata={"option": one})
+
+    return declare
+
+
+option = _as_field(Option)
+"""Declare a dataclass field that is an option; the arguments are those of `Option`."""
 
 
 @cache

@@ -1,0 +1,51 @@
+"""The options as keyword arguments of Python functions.
+
+Made from table.py by `make docs`; a test keeps it up to date. The parameter `prior` is not among them: it may also be
+a loaded prior.
+"""
+
+from typing import Literal, TypedDict
+
+
+class Arguments(TypedDict, total=False):
+    """Options by name, for `**options: Unpack[Arguments]`; times and sizes may be written as text."""
+
+    method: str
+    preset: str | None
+    iterations: int
+    burn_in: int
+    thin: int
+    rank: int
+    block: int
+    adapt_rank: bool
+    adapt_floor: float
+    tensorize: Literal["auto", "patch", "reshape"]
+    patch_size: int
+    stride: int
+    patch_weights: Literal["once", "replicated"]
+    coupling: float
+    rho_min: float
+    rho_max: float
+    solver: Literal["second-order", "ancestral", "paper"]
+    calls: int
+    finish: int
+    sigma: float | None
+    seed: int
+    chains: int
+    until_converged: bool
+    max_iterations: int
+    calibrate: bool
+    time_budget: float | str | None
+    checkpoint_every: float | str
+    device: str
+    precision: Literal["auto", "fp32", "bf16", "fp16"]
+    prior_scale: Literal["tile", "fit"]
+    compile: bool
+    threads: int
+    memory_budget: int | str
+    size_defaults: bool
+    sweeps: int
+    atom_patches: int
+    window: int
+    observed: Literal["posterior", "keep"]
+    save: tuple[str, ...] | list[str] | str
