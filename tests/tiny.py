@@ -126,7 +126,7 @@ def model_of(state, observation, hyper, coupling=None):
         values=observation.values.double().reshape(sizes),
         observed=observation.observed.double().reshape(sizes),
         weight=observation.weight.double().reshape(sizes),
-        pull=None if coupling is None else coupling.entries.double().reshape(sizes),
+        pull=None if coupling is None else observation.shape.unfold(coupling.image).double().reshape(sizes),
         rho=math.inf if coupling is None else coupling.precision**-0.5,
         hyper=hyper,
     )

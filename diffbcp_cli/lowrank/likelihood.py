@@ -69,11 +69,11 @@ class Observation:
 class Coupling:
     """Eq. (5): the pull of the prior's image, exp(-sum_j w_j (z_j - x_j)^2 / (2 rho^2)).
 
-    precision: rho^-2. entries: Z (U, V).
+    precision: rho^-2. image: Z (C, H, W), of which z_j are the entries.
     """
 
     precision: float
-    entries: Tensor
+    image: Tensor
 
 
 def observe(

@@ -1,8 +1,8 @@
-"""The CP sweep for photographs whose (U, V) matrix of entries does not fit in memory: one chunk of patches at a time.
+"""CP factors and weights drawn over one chunk of patches at a time, where all entries do not fit in memory.
 
 A chunk is a band of whole rows of the grid of patches. Given the left factors and the weights, patches are
 independent, so the right factor is drawn chunk by chunk. The left factors and the weights need only sums over chunks:
-of the Grams, and of E q. The draws, and the random numbers behind them, are those of `cp_sweep.sweep`.
+of the Grams, and of E q. The draws, and the random numbers behind them, are those of `cp_blocks`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch import Generator, Tensor
 
 from .. import random
 from .algebra import khatri_rao
-from .cp import Hyper, State
-from .cp_sweep import MEMORY_BUDGET, Block, draw_left, draw_noise_and_rank, draw_only, split_in_blocks
+from .cp import State
+from .cp_blocks import Block, draw_left, draw_only
 from .grams import Grams
-from .likelihood import Observation, observe, squared_error
+from .likelihood import Coupling, Observation, observe, squared_error
 from .tensorize import Patches, SomePatches
 
 _MATRICES = 12  # of U x v floats that a chunk needs while it is worked on
@@ -56,16 +56,8 @@ class Stream:
         return total / (math.prod(self.shape.left) * math.prod(self.shape.right))
 
 
-@dataclass(frozen=True)
-class ImageCoupling:
-    """The pull of the prior's image: precision = rho^-2 and image = Z (C, H, W)."""
-
-    precision: float
-    image: Tensor
-
-
 def observe_in_chunks(
-    image: Tensor, mask: Tensor, shape: Patches, *, once: bool = True, budget: int = MEMORY_BUDGET
+    image: Tensor, mask: Tensor, shape: Patches, *, once: bool = True, budget: int
 ) -> Stream:
     """Tensorize an image (C, H, W) with its mask, in chunks that need about `budget` bytes each."""
     (down, across), pixel_weight = shape.grid, _pixel_weight(shape, once=once, device=image.device)
@@ -102,24 +94,6 @@ def _pixel_weight(shape: Patches, *, once: bool, device: torch.device) -> Tensor
     return 1 / copies if once else torch.ones_like(copies)
 
 
-def sweep_in_chunks(
-    state: State,
-    stream: Stream,
-    hyper: Hyper,
-    *,
-    coupling: ImageCoupling | None = None,
-    block: int = 25,
-    budget: int = MEMORY_BUDGET,
-    shuffle: bool = True,
-    rng: Generator,
-) -> tuple[State, Tensor]:
-    """Draw every part of the CP model once, as `cp_sweep.sweep` does; return the state and X folded, (C, H, W)."""
-    blocks = split_in_blocks(state.rank, block, shuffle=shuffle, rng=rng)
-    state = draw_components(state, stream, coupling, blocks=blocks, budget=budget, rng=rng)
-    image, square = fold(state, stream)
-    return draw_noise_and_rank(state, square, stream.count, hyper, rng=rng), image
-
-
 def fold(state: State, stream: Stream) -> tuple[Tensor, float]:
     """X as an image (C, H, W), the weighted average over patches, and sum of w (y - x)^2 over observed entries."""
     left, square = khatri_rao(state.left) * state.weights, 0.0
@@ -135,7 +109,7 @@ def fold(state: State, stream: Stream) -> tuple[Tensor, float]:
 def draw_components(
     state: State,
     stream: Stream,
-    coupling: ImageCoupling | None,
+    coupling: Coupling | None,
     *,
     blocks: Sequence[Tensor],
     budget: int,
@@ -163,7 +137,7 @@ def _draw_right(
     part: Block,
     rest: tuple[Tensor, Tensor],
     stream: Stream,
-    coupling: ImageCoupling | None,
+    coupling: Coupling | None,
     tau: float,
     budget: int,
     rng: Generator,

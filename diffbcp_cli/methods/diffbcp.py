@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypedDict
+from typing import Literal
 
 from torch import Generator, Tensor
 
 from ..lowrank import cp, cusp
 from ..lowrank.cp import Hyper, State, initial
 from ..lowrank.cp_sweep import MEMORY_BUDGET, sweep
-from ..lowrank.likelihood import Coupling, Observation, image_of, observe
-from ..lowrank.stream import ImageCoupling, Stream, observe_in_chunks, observe_some, sweep_in_chunks
+from ..lowrank.likelihood import Coupling, Observation, observe
+from ..lowrank.stream import Stream, observe_in_chunks, observe_some
 from ..lowrank.tensorize import Patches, tensorize
 from ..options import Options
 from ..priors.base import Prior
@@ -49,12 +49,6 @@ class Settings:
     warm_up: int | None = None  # steps before the prior's first call; None: a third of burn-in, at most 10
     hyper: Hyper = field(default_factory=Hyper)
     budget: int = MEMORY_BUDGET
-
-
-class _Options(TypedDict):
-    block: int
-    budget: int
-    shuffle: bool
 
 
 @dataclass(frozen=True)
@@ -101,14 +95,17 @@ class LowRank:
     def _sweep(self, state: State, pull: Pull | None, *, first: bool, rng: Generator) -> tuple[State, Tensor]:
         """Draw the tensor model given the prior's image; return it and X folded, (C, H, W)."""
         settings, observation = self.settings, self.observation
-        options = _Options(block=settings.block, budget=settings.budget, shuffle=not first)
-        precision = 0.0 if pull is None else observation.share * pull.rho**-2
-        if isinstance(observation, Stream):
-            whole = None if pull is None else ImageCoupling(precision, pull.image)
-            return sweep_in_chunks(state, observation, settings.hyper, coupling=whole, rng=rng, **options)
-        coupling = None if pull is None else Coupling(precision, observation.shape.unfold(pull.image))
-        state, info = sweep(state, observation, settings.hyper, coupling=coupling, rng=rng, **options)
-        return state, image_of(info.entries, observation)
+        coupling = None if pull is None else Coupling(observation.share * pull.rho**-2, pull.image)
+        return sweep(
+            state,
+            observation,
+            settings.hyper,
+            coupling=coupling,
+            block=settings.block,
+            budget=settings.budget,
+            shuffle=not first,
+            rng=rng,
+        )
 
     def _with_noise(self, state: State) -> State:
         """Hold the noise at its given level, if there is one, and below its bound."""

@@ -16,7 +16,7 @@ from scipy import stats
 
 from diffbcp_cli import random
 from diffbcp_cli.lowrank import cp
-from diffbcp_cli.lowrank.cp_sweep import draw_components
+from diffbcp_cli.lowrank.cp_blocks import draw_components
 from diffbcp_cli.lowrank.likelihood import Coupling
 
 HYPER = tiny.PROPER
@@ -87,7 +87,7 @@ def test_factors_and_weights_are_drawn_from_the_joint(drawn, blocks, layout, cou
     observation = tiny.random_observation(left, right)
     state = tiny.random_state(left, right, RANK)
     z = torch.randn(observation.values.shape, generator=tiny.rng(5), dtype=torch.float64)
-    coupling = Coupling(0.6, z) if coupled else None
+    coupling = Coupling(0.6, z[None]) if coupled else None
     dealt = [torch.tensor(b) for b in blocks]
     new, entries = draw_components(state, observation, coupling, blocks=dealt, budget=2**20, rng=tiny.rng(1))
 

@@ -11,7 +11,7 @@ import torch
 from diffbcp_cli.lowrank.cp import Hyper, reconstruct
 from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.likelihood import Coupling, image_of, observe
-from diffbcp_cli.lowrank.stream import ImageCoupling, fold, observe_in_chunks, observe_some, sweep_in_chunks
+from diffbcp_cli.lowrank.stream import fold, observe_in_chunks, observe_some
 from diffbcp_cli.lowrank.tensorize import Patches, SomePatches
 from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, learn_atoms
 from diffbcp_cli.priors.gaussian import GaussianPrior
@@ -45,20 +45,17 @@ def test_chunks_give_the_draws_of_the_whole(once, coupled, share):
     whole = observe(image, mask, SHAPE, once=once)
     state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32, hyper=HYPER)
     z = torch.randn(SIZE, generator=tiny.rng(5))
-    pull = Coupling(3.0, SHAPE.unfold(z)) if coupled else None
-    expected, info = sweep(state, whole, HYPER, coupling=pull, block=3, rng=tiny.rng(1))
+    pull = Coupling(3.0, z) if coupled else None
+    expected, expected_image = sweep(state, whole, HYPER, coupling=pull, block=3, rng=tiny.rng(1))
     for budget in (MANY, FEW):
         chunks = observe_in_chunks(image, mask, SHAPE, once=once, budget=budget)
         assert len(chunks.chunks) == (SHAPE.grid[0] if budget == MANY else 1)
         assert chunks.count == pytest.approx(whole.count, rel=1e-5)
         assert chunks.share == pytest.approx(whole.share, rel=1e-5)
         assert chunks.mean_weight == pytest.approx(whole.mean_weight, rel=1e-5)
-        pull_image = ImageCoupling(3.0, z) if coupled else None
-        found, folded = sweep_in_chunks(
-            state, chunks, HYPER, coupling=pull_image, block=3, budget=1000, rng=tiny.rng(1)
-        )
+        found, image_found = sweep(state, chunks, HYPER, coupling=pull, block=3, budget=1000, rng=tiny.rng(1))
         close(found, expected, 5e-3)
-        torch.testing.assert_close(folded, image_of(info.entries, whole), rtol=2e-3, atol=2e-3)
+        torch.testing.assert_close(image_found, expected_image, rtol=2e-3, atol=2e-3)
 
 
 def test_inputs_are_left_alone():
@@ -67,7 +64,7 @@ def test_inputs_are_left_alone():
     state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32)
     held = tiny.tensors_of(state, chunks, image, mask)
     before = [t.clone() for t in held]
-    sweep_in_chunks(state, chunks, HYPER, coupling=ImageCoupling(2.0, image), block=3, rng=tiny.rng())
+    sweep(state, chunks, HYPER, coupling=Coupling(2.0, image), block=3, rng=tiny.rng())
     assert all(torch.equal(a, b) for a, b in zip(held, before, strict=True))
 
 

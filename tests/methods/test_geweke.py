@@ -19,7 +19,7 @@ import torch
 from scipy import stats
 
 from diffbcp_cli import random
-from diffbcp_cli.lowrank import cp, cp_sweep, cusp, likelihood
+from diffbcp_cli.lowrank import cp, cp_blocks, cusp, likelihood
 from diffbcp_cli.lowrank.cp import Hyper, reconstruct
 from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.cusp import CuspPrior
@@ -106,7 +106,7 @@ class SweepCase:
                 noise = torch.randn((2, *x.shape), generator=generator)
                 y = x + spread * state.noise_precision**-0.5 * noise[0]
                 z = x + spread * (self.rho or 0.0) * noise[1]
-                coupling = None if self.rho is None else Coupling(self.rho**-2, z)
+                coupling = None if self.rho is None else Coupling(self.rho**-2, z[None])
                 seen = replace(observation, values=y * observation.observed)
                 state, _ = sweep(state, seen, HYPER, coupling=coupling, block=self.block, rng=generator)
                 states.append(state)
@@ -137,7 +137,7 @@ def test_the_sweep_keeps_the_joint_distribution(name):
 
 REAL = {
     name: getattr(module, name)
-    for module in (cp, cp_sweep, cusp, likelihood)
+    for module in (cp, cp_blocks, cusp, likelihood)
     for name in vars(module)
     if name.startswith(("draw_", "_draw_modes"))
 }
@@ -204,7 +204,7 @@ BUGS = {
     sticks_that_count_their_own_label_as_above: (cusp, "draw_sticks"),
     variances_without_their_half: (cusp, "draw_shrinkage"),
     rows_without_their_prior: (cp, "draw_rows"),
-    rows_without_lambda: (cp_sweep, "_draw_modes"),
+    rows_without_lambda: (cp_blocks, "_draw_modes"),
 }
 
 
