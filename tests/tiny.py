@@ -65,6 +65,15 @@ def random_observation(left, right, *, seed=0, dtype=torch.float64, share=0.6, s
     return make_observation(values, observed * (weight > 0), weight, left, right, strategy=strategy)
 
 
+def photograph(size, share=0.5, seed=0):
+    """An image (C, H, W) of smooth waves with noise, and a mask."""
+    generator = rng(seed)
+    y, x = torch.meshgrid(torch.arange(size[1]) / 9, torch.arange(size[2]) / 7, indexing="ij")
+    waves = torch.stack([torch.sin(x + c) * torch.cos(y - c) for c in range(size[0])])
+    image = 0.5 * waves + 0.05 * torch.randn(size, generator=generator)
+    return image, torch.rand(size, generator=generator) < share
+
+
 def random_state(left, right, rank, *, seed=0, dtype=torch.float64, hyper=PROPER):
     """A state with every part away from zero and from its neighbours."""
     generator = rng(seed)

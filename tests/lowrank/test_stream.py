@@ -1,8 +1,6 @@
-"""The sweep in chunks: the same draws as the sweep over everything at once, and atoms learned from some patches."""
+"""The sweep in chunks: the same draws as over everything at once. And some patches, chosen at random."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 import tiny
@@ -13,23 +11,12 @@ from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.likelihood import Coupling, image_of, observe
 from diffbcp_cli.lowrank.stream import fold, observe_in_chunks, observe_some
 from diffbcp_cli.lowrank.tensorize import Patches, SomePatches
-from diffbcp_cli.methods.split_gibbs import Settings, SplitGibbs, learn_atoms
-from diffbcp_cli.priors.gaussian import GaussianPrior
 
 SIZE = (3, 45, 38)
 SHAPE = Patches(*SIZE, patch=8, stride=4)
 HYPER = Hyper()
 RANK = 7
 MANY, FEW = 1, 2**40  # budgets: a chunk per row of patches, one chunk for all
-
-
-def photograph(size=SIZE, share=0.5, seed=0):
-    """Smooth waves with noise, and a mask."""
-    generator = tiny.rng(seed)
-    y, x = torch.meshgrid(torch.arange(size[1]) / 9, torch.arange(size[2]) / 7, indexing="ij")
-    waves = torch.stack([torch.sin(x + c) * torch.cos(y - c) for c in range(size[0])])
-    image = 0.5 * waves + 0.05 * torch.randn(size, generator=generator)
-    return image, torch.rand(size, generator=generator) < share
 
 
 def close(one, two, tolerance):
@@ -41,7 +28,7 @@ def close(one, two, tolerance):
 @pytest.mark.parametrize("once", [True, False])
 @pytest.mark.parametrize("coupled", [True, False])
 def test_chunks_give_the_draws_of_the_whole(once, coupled, share):
-    image, mask = photograph(share=share)
+    image, mask = tiny.photograph(SIZE, share=share)
     whole = observe(image, mask, SHAPE, once=once)
     state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32, hyper=HYPER)
     z = torch.randn(SIZE, generator=tiny.rng(5))
@@ -59,7 +46,7 @@ def test_chunks_give_the_draws_of_the_whole(once, coupled, share):
 
 
 def test_inputs_are_left_alone():
-    image, mask = photograph()
+    image, mask = tiny.photograph(SIZE)
     chunks = observe_in_chunks(image, mask, SHAPE, budget=MANY)
     state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32)
     held = tiny.tensors_of(state, chunks, image, mask)
@@ -69,7 +56,7 @@ def test_inputs_are_left_alone():
 
 
 def test_the_folded_image_is_the_average_over_patches():
-    image, mask = photograph()
+    image, mask = tiny.photograph(SIZE)
     for once in (True, False):
         whole = observe(image, mask, SHAPE, once=once)
         state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32)
@@ -87,24 +74,10 @@ def test_copies_count_the_patches_of_each_pixel(patch, stride):
     assert torch.equal(shape.copies().expand(SIZE), counted)
 
 
-def test_a_chain_in_chunks_is_the_chain_of_the_whole():
-    image, mask = photograph()
-    settings = Settings(rank=RANK, block=3, burn_in=4, warm_up=2, adapt_floor=1.0, calls=1)
-    prior = GaussianPrior(torch.zeros(1), torch.ones(1))
-    whole = SplitGibbs(observe(image, mask, SHAPE), prior, settings).run(rng=tiny.rng())
-    chunks = observe_in_chunks(image, mask, SHAPE, budget=MANY)
-    parts = SplitGibbs(chunks, prior, replace(settings, budget=1000)).run(rng=tiny.rng())
-    for _ in range(4):
-        (_, one), (_, two) = next(whole), next(parts)
-        torch.testing.assert_close(two.image, one.image, rtol=1e-2, atol=1e-2)
-        assert (two.rank, two.step) == (one.rank, one.step)
-        assert two.noise_std == pytest.approx(one.noise_std, rel=1e-2)
-
-
 @pytest.mark.parametrize(("patch", "stride"), [(8, 4), (6, 5)])
 def test_some_patches_are_columns_of_all_patches(patch, stride):
     shape = Patches(*SIZE, patch=patch, stride=stride)
-    image, _ = photograph()
+    image, _ = tiny.photograph(SIZE)
     index = torch.tensor([0, 5, shape.right[0] - 1, 17])
     some = SomePatches(shape, index)
     assert some.right == (4,)
@@ -116,7 +89,7 @@ def test_some_patches_are_columns_of_all_patches(patch, stride):
 
 
 def test_some_patches_are_chosen_at_random_and_keep_their_weights():
-    image, mask = photograph()
+    image, mask = tiny.photograph(SIZE)
     for once in (True, False):
         some = observe_some(image, mask, SHAPE, 9, once=once, rng=tiny.rng(3))
         index = some.shape.index
@@ -125,39 +98,3 @@ def test_some_patches_are_chosen_at_random_and_keep_their_weights():
         for part in ("values", "observed", "weight"):
             assert torch.equal(getattr(some, part), getattr(whole, part)[:, index])
     assert not torch.equal(index, observe_some(image, mask, SHAPE, 9, rng=tiny.rng(4)).shape.index)
-
-
-def test_atoms_learned_from_some_patches_give_the_chain_a_start():
-    """The first draw on all patches is nearer to the photograph with learned atoms than without."""
-    image, mask = photograph((3, 96, 96), share=0.3)
-    shape = Patches(3, 96, 96, patch=8, stride=4)
-    whole, settings = observe(image, mask, shape), Settings(rank=20, block=10)
-    some = observe_some(image, mask, shape, 100, rng=tiny.rng(1))
-    atoms = learn_atoms(some, settings, sweeps=20, rng=tiny.rng(2))
-
-    def error(sampler):
-        _, draw = next(sampler.run(rng=tiny.rng()))
-        return float((draw.image - image).square().mean().sqrt())
-
-    assert error(SplitGibbs(whole, None, settings, atoms)) < 0.8 * error(SplitGibbs(whole, None, settings))
-
-
-def test_a_chain_from_learned_atoms_has_a_row_for_every_patch():
-    image, mask = photograph()
-    some, settings = observe_some(image, mask, SHAPE, 9, rng=tiny.rng(3)), Settings(rank=RANK, noise_std=0.1)
-    atoms = learn_atoms(some, settings, sweeps=2, rng=tiny.rng())
-    chain = SplitGibbs(observe(image, mask, SHAPE), None, settings, atoms).init(rng=tiny.rng())
-    assert chain.state.right[0].shape == (SHAPE.right[0], RANK)
-    assert chain.state.noise_precision == pytest.approx(100.0)
-    assert all(torch.equal(a, b) for a, b in zip(chain.state.left, atoms.left, strict=True))
-
-
-def test_the_noise_stays_below_its_limit():
-    image, mask = photograph()
-    noisy = image + torch.randn(SIZE, generator=tiny.rng(8))
-    for limit, expected in ((0.3, 0.3), (50.0, None)):
-        draws = SplitGibbs(observe(noisy, mask, SHAPE), None, Settings(rank=2, noise_most=limit)).run(
-            rng=tiny.rng()
-        )
-        found = [next(draws)[1].noise_std for _ in range(3)][-1]
-        assert found == pytest.approx(expected) if expected else found > 0.5
