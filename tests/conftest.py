@@ -8,6 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+SHORT = ["--prior", "none", "--iterations", "6", "--burn-in", "3", "--rank", "6", "--quiet"]
+
+
+def outputs(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
 
 def picture(height: int = 32, width: int = 32, channels: int = 3, seed: int = 0) -> np.ndarray:
     """A smooth picture with a little noise, (H, W, C) in [0, 1]."""

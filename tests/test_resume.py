@@ -13,15 +13,14 @@ import time
 import numpy as np
 import pytest
 import torch
-from conftest import picture
+from conftest import outputs, picture
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from sampling import Listener
-from test_restore_cli import outputs
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.session import Resume, restore
-from diffbcp_cli.options import RunConfig
+from diffbcp_cli.options import Options
 from diffbcp_cli.photos import checkpoints
 from diffbcp_cli.priors.gaussian import GaussianPrior
 
@@ -31,7 +30,7 @@ OPTIONS = ["--prior", "none", "--iterations", "12", "--burn-in", "5", "--rank", 
 
 def config(**options):
     base = {"prior": "none", "iterations": 9, "burn_in": 4, "thin": 2, "rank": 4, "device": "cpu"}
-    return RunConfig(**{**base, "save": ("mean", "samples"), **options})
+    return Options(**{**base, "save": ("mean", "samples"), **options})
 
 
 def damaged(height=32, width=40):

@@ -155,13 +155,7 @@ class Overview:
         if not finished:
             return text
         pace = finished / (time.perf_counter() - self.started)
-        return f"{text}, {60 * pace:.3g} a minute, {_clock(left / pace)} to go"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        return f"{text}, {60 * pace:.3g} a minute, {render.clock(left / pace)} to go"
 
 
 def show_table(reports: list[Report], document: dict[str, Any]) -> None:

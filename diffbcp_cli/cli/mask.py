@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,39 +19,10 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Make masks, simulate damage, and look at both.", no_args_is_help=True)
 
 
-class Kind(StrEnum):
-    """Kinds of simulated damage."""
-
-    uniform = "uniform"
-    stripe = "stripe"
-    irregular = "irregular"
-    box = "box"
-    text = "text"
-    scratch = "scratch"
-
-
-class Recipe(StrEnum):
-    """The paper's masks."""
-
-    uniform_90 = "paper-uniform-0.9"
-    uniform_70 = "paper-uniform-0.7"
-    stripe = "paper-stripe"
-    irregular = "paper-irregular"
-
-
-class Per(StrEnum):
-    """What is lost at a time."""
-
-    entry = "entry"
-    pixel = "pixel"
-
-
-class Polarity(StrEnum):
-    """What white means in a mask picture."""
-
-    fills = "white-fills"
-    keeps = "white-keeps"
-
+Kind = Literal["uniform", "stripe", "irregular", "box", "text", "scratch"]
+Recipe = Literal["paper-uniform-0.9", "paper-uniform-0.7", "paper-stripe", "paper-irregular"]
+Per = Literal["entry", "pixel"]
+Polarity = Literal["white-fills", "white-keeps"]
 
 PhotoArg = Annotated[Path, typer.Argument(help="A photograph: PNG, JPEG, WebP, TIFF, BMP or .npy.")]
 MaskOpt = Annotated[
@@ -92,7 +62,7 @@ def make(
             "a recipe has its own share",
             hint=f"leave out --missing and --per, or use --kind {_kind_of(recipe)}",
         )
-    if per is not None and kind is not Kind.uniform:
+    if per is not None and kind != "uniform":
         raise UsageError("--per is for --kind uniform only", hint="leave it out")
     _one_of(("--like", like), ("--size", size))
     import numpy as np
@@ -104,13 +74,11 @@ def make(
     _prepare(out, like)
     rng = np.random.Generator(np.random.PCG64(seed))
     if recipe is not None:
-        observed = mask_kinds.recipe(recipe.value, shape, rng=rng)
+        observed = mask_kinds.recipe(recipe, shape, rng=rng)
     else:
-        observed = mask_kinds.make(
-            str(kind), shape, missing=missing, per="pixel" if per is Per.pixel else "entry", rng=rng
-        )
+        observed = mask_kinds.make(str(kind), shape, missing=missing, per=per or "entry", rng=rng)
     masks.write_mask(out, observed)
-    made = {"recipe": recipe.value} if recipe else {"kind": str(kind)}
+    made = {"recipe": recipe} if recipe else {"kind": str(kind)}
     _report(out, observed, {**made, "seed": seed}, json=json, quiet=quiet)
 
 
@@ -121,7 +89,7 @@ def apply(
     mask: Annotated[
         str | None, typer.Option("--mask", "-m", help="A mask file, or 'alpha'; none adds noise only.")
     ] = None,
-    polarity: PolarityOpt = Polarity.fills,
+    polarity: PolarityOpt = "white-fills",
     noise: Annotated[
         float, typer.Option(min=0, help="Standard deviation of the noise on the [0, 1] scale.")
     ] = 0.0,
@@ -151,7 +119,7 @@ def apply(
     if mask is None:
         observed: Bools = np.ones(source.pixels.shape, bool)
     else:
-        observed = masks.read_mask(mask, source, polarity=polarity.value)
+        observed = masks.read_mask(mask, source, polarity=polarity)
     rng = np.random.Generator(np.random.PCG64(seed))
     result = damage.damaged(source, observed, noise_std=noise, fill=fill, rng=rng)
     result = damage.stored_as(result, out)
@@ -207,7 +175,7 @@ def show(
     photo: PhotoArg,
     mask: MaskOpt,
     out: OutOpt,
-    polarity: PolarityOpt = Polarity.fills,
+    polarity: PolarityOpt = "white-fills",
     json: JsonOpt = False,
     quiet: QuietOpt = False,
 ) -> None:
@@ -218,7 +186,7 @@ def show(
 
     source = _read(photo, quiet=quiet)
     _prepare(out, photo, mask)
-    observed = masks.read_mask(mask, source, polarity=polarity.value)
+    observed = masks.read_mask(mask, source, polarity=polarity)
     doubt = masks.looks_inverted(observed, source)
     if doubt:
         render.warn(doubt)
@@ -257,7 +225,7 @@ def _one_of(*options: tuple[str, object]) -> None:
 
 
 def _kind_of(recipe: Recipe) -> str:
-    return recipe.value.removeprefix("paper-").split("-")[0]
+    return recipe.removeprefix("paper-").split("-")[0]
 
 
 def _parse_size(text: str) -> tuple[int, int]:

@@ -141,6 +141,13 @@ def summary(record: dict[str, Any]) -> None:
     err.print(table)
 
 
+def clock(seconds: float) -> str:
+    """Write a time as m:ss, or h:mm:ss from an hour on."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def facts(found: dict[str, Any]) -> None:
     """Show names and values, one per line, nested ones indented."""
     table = Table(show_header=False, box=None, pad_edge=False)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..errors import InputError, ModelError, UsageError
 from . import render
+from .mask import PolarityOpt
 from .score_table import show
 
 if TYPE_CHECKING:
@@ -21,22 +21,7 @@ if TYPE_CHECKING:
     from ..scoring.score import Settings
 
 
-class LpipsChoice(StrEnum):
-    """Which LPIPS to compute."""
-
-    AUTO = "auto"
-    STANDARD = "standard"
-    PAPER = "paper"
-    NONE = "none"
-
-
-class PolarityChoice(StrEnum):
-    """What white means in a mask picture."""
-
-    WHITE_FILLS = "white-fills"
-    WHITE_KEEPS = "white-keeps"
-
-
+LpipsChoice = Literal["auto", "standard", "paper", "none"]
 PathsArg = Annotated[
     list[Path], typer.Argument(help="RESULTS TRUTH, two files or two folders; with --truth, results only.")
 ]
@@ -45,7 +30,6 @@ MaskOpt = Annotated[
     Path | None,
     typer.Option(help="Score the filled and the observed region too: one mask, a folder of them, or alpha."),
 ]
-PolarityOpt = Annotated[PolarityChoice, typer.Option(help="What white means in a mask picture.")]
 LpipsOpt = Annotated[
     LpipsChoice,
     typer.Option(
@@ -72,8 +56,8 @@ def evaluate(
     paths: PathsArg,
     truth: TruthOpt = None,
     mask: MaskOpt = None,
-    mask_polarity: PolarityOpt = PolarityChoice.WHITE_FILLS,
-    lpips: LpipsOpt = LpipsChoice.AUTO,
+    mask_polarity: PolarityOpt = "white-fills",
+    lpips: LpipsOpt = "auto",
     lpips_trunk: TrunkOpt = None,
     as_json: JsonOpt = False,
     csv: CsvOpt = None,
@@ -89,10 +73,8 @@ def evaluate(
 
     folders, truth = _results_and_truth(paths, truth)
     network, not_computed = _lpips_network(lpips, lpips_trunk, quiet=quiet)
-    feed: Feed = "paper" if lpips is LpipsChoice.PAPER else "standard"
-    settings = Settings(
-        lpips=feed if network is not None else None, mask_polarity=mask_polarity.value, seed=seed
-    )
+    feed: Feed = "paper" if lpips == "paper" else "standard"
+    settings = Settings(lpips=feed if network is not None else None, mask_polarity=mask_polarity, seed=seed)
     sets = _score(folders, truth, mask, settings, network, quiet=quiet)
     document = make_document(sets, settings, not_computed)
     _write(
@@ -123,9 +105,9 @@ def _lpips_network(
     """Return the LPIPS network, or None and the reason. If it was asked for by name, a failure is an error."""
     from ..scoring.lpips import load_lpips
 
-    if choice is LpipsChoice.NONE:
+    if choice == "none":
         return None, {"lpips": "not asked for: --lpips none"}
-    by_name = choice is not LpipsChoice.AUTO or trunk is not None
+    by_name = choice != "auto" or trunk is not None
 
     def announce(download: Download) -> None:
         size = f"{download.size / 1e6:.0f} MB, " if download.size else ""

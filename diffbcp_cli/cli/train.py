@@ -167,17 +167,12 @@ def _show(infos: Iterator[TrainInfo], *, start: float, began: float) -> Iterator
         for info in infos:
             smooth = info.loss if smooth is None else 0.99 * smooth + 0.01 * info.loss
             pace = (info.seconds - began) / max(info.progress - start, 1e-9)
-            left = _clock(pace * max(0.0, 1 - info.progress))
+            left = render.clock(pace * max(0.0, 1 - info.progress))
             if info.psnr:
                 psnr = "  PSNR " + " / ".join(f"{value:.2f}" for value in info.psnr.values())
                 line = f"step {info.step}  loss {smooth:.4f}{psnr}  lr {info.learning_rate:.1e}  {left} left"
-                render.note(f"{_clock(info.seconds)}  {line}")
+                render.note(f"{render.clock(info.seconds)}  {line}")
             bar.update(
                 task, completed=info.progress, step=info.step, text=f"loss {smooth:.4f}{psnr}  {left} left"
             )
             yield info
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError, MaskError
-from ..options import check
+from ..options import Arguments, check
 from ..priors import load_prior
 from ..priors.base import Denoises, Prior, as_prior
 from ..problem import Restoration
@@ -19,7 +19,11 @@ __all__ = ["Restoration", "denoise", "inpaint", "load_prior"]
 
 
 def inpaint(
-    image: ArrayLike, mask: ArrayLike, *, prior: Prior | Denoises | str = "natural", **options: Any
+    image: ArrayLike,
+    mask: ArrayLike,
+    *,
+    prior: Prior | Denoises | str = "natural",
+    **options: Unpack[Arguments],
 ) -> Restoration:
     """Fill the pixels of `image` that `mask` does not mark as observed, and remove noise from the rest.
 
@@ -52,7 +56,9 @@ def inpaint(
     return _restore(image, pixels, unit, observed, prior, options)
 
 
-def denoise(image: ArrayLike, *, prior: Prior | Denoises | str = "natural", **options: Any) -> Restoration:
+def denoise(
+    image: ArrayLike, *, prior: Prior | Denoises | str = "natural", **options: Unpack[Arguments]
+) -> Restoration:
     """Remove noise of unknown strength from `image`; see `inpaint` for shapes and options.
 
     >>> import numpy as np
@@ -73,7 +79,7 @@ def _restore(
     unit: float,
     observed: NDArray[np.bool_],
     prior: Prior | Denoises | str,
-    options: dict[str, Any],
+    options: Arguments,
 ) -> Restoration:
     if not np.isfinite(pixels[observed]).all():
         raise InputError("the image has NaN or infinite values among its observed pixels")

@@ -10,8 +10,6 @@ from .spec import Option, allowed, check_value, flag, kinds, option, table
 from .table import EXTRAS, GROUPS, METHODS, PRESETS, Options
 from .written import read_duration, read_size
 
-RunConfig = Options  # the former name
-
 __all__ = [
     "EXTRAS",
     "GROUPS",
@@ -23,7 +21,6 @@ __all__ = [
     "Option",
     "Options",
     "Recipe",
-    "RunConfig",
     "allowed",
     "check",
     "check_value",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -49,8 +50,8 @@ def fails(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> 
 
 
 def test_the_choices_are_those_of_the_library() -> None:
-    assert tuple(kind.value for kind in mask_cli.Kind) == mask_kinds.KINDS
-    assert tuple(recipe.value for recipe in mask_cli.Recipe) == mask_kinds.RECIPES
+    assert get_args(mask_cli.Kind) == mask_kinds.KINDS
+    assert get_args(mask_cli.Recipe) == mask_kinds.RECIPES
 
 
 def test_make_says_the_share_and_prints_the_path(

@@ -8,17 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
-from conftest import picture
+from conftest import SHORT, outputs, picture
 from PIL import Image, ImageCms
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.photos.photo import read_photo
-
-SHORT = ["--prior", "none", "--iterations", "6", "--burn-in", "3", "--rank", "6", "--quiet"]
-
-
-def outputs(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
 def test_inpaint_writes_the_files_of_the_contract_and_prints_their_paths(photo, mask, tmp_path, capsys):

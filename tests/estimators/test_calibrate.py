@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import tifffile
-from test_restore_cli import SHORT
+from conftest import SHORT
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import InputError

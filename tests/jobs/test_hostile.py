@@ -19,11 +19,11 @@ from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.plan import Request, make_plan
 from diffbcp_cli.jobs.pool import Told, run_here
 from diffbcp_cli.jobs.session import Session
-from diffbcp_cli.options import RunConfig
+from diffbcp_cli.options import Options
 from diffbcp_cli.photos.lock import lock_of, results_of
 
 TINY = ["--prior", "none", "--iterations", "3", "--burn-in", "1", "--rank", "4", "--quiet", "--jobs", "1"]
-CFG = RunConfig(prior="none", iterations=3, burn_in=1, rank=4, threads=1)
+CFG = Options(prior="none", iterations=3, burn_in=1, rank=4, threads=1)
 
 
 def save(path: Path, seed: int = 0) -> Path:

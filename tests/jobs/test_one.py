@@ -18,7 +18,7 @@ from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.job import Job
 from diffbcp_cli.jobs.one import restore_photo
 from diffbcp_cli.jobs.session import Session
-from diffbcp_cli.options import RunConfig
+from diffbcp_cli.options import Options
 from diffbcp_cli.photos.lock import results_of
 from diffbcp_cli.photos.targets import target_of
 
@@ -110,7 +110,7 @@ def test_a_refused_run_leaves_the_files_of_the_other_alone(tmp_path, capsys):
 
 def test_with_wait_the_second_run_finds_the_work_done(tmp_path):
     job = Job(save(tmp_path / "photo.png"), None, target_of(Path("photo.png"), tmp_path / "out"), "photo.png")
-    cfg = RunConfig(prior="none", iterations=3, burn_in=1, rank=4)
+    cfg = Options(prior="none", iterations=3, burn_in=1, rank=4)
     (tmp_path / "out").mkdir()
     found: list[str] = []
     second = threading.Thread(target=lambda: found.append(restore_photo(job, Session(cfg, wait=True)).status))

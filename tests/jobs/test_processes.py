@@ -19,10 +19,10 @@ from diffbcp_cli.jobs.plan import Request, make_plan
 from diffbcp_cli.jobs.pool import Told, run_here, run_processes
 from diffbcp_cli.jobs.run import choose_jobs, settle
 from diffbcp_cli.jobs.session import Session
-from diffbcp_cli.options import RunConfig
+from diffbcp_cli.options import Options
 
 pytestmark = pytest.mark.slow
-CFG = RunConfig(prior="none", iterations=4, burn_in=1, rank=6, threads=1)
+CFG = Options(prior="none", iterations=4, burn_in=1, rank=6, threads=1)
 
 
 @pytest.fixture
@@ -155,6 +155,6 @@ def test_workers_end_with_their_parent(photos, tmp_path):
 
 def test_the_number_of_jobs_follows_gpus_or_cores_and_memory():
     assert choose_jobs(CFG, gpus=3) == 3
-    assert choose_jobs(RunConfig(memory_budget=2**62, threads=1), gpus=0) == 1
+    assert choose_jobs(Options(memory_budget=2**62, threads=1), gpus=0) == 1
     assert 1 <= choose_jobs(CFG, gpus=0) <= (os.cpu_count() or 1)
-    assert choose_jobs(RunConfig(threads=10**6), gpus=0) == 1
+    assert choose_jobs(Options(threads=10**6), gpus=0) == 1

@@ -15,9 +15,9 @@ from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.plan import Request, make_plan
 from diffbcp_cli.jobs.pool import run_here
 from diffbcp_cli.jobs.session import Session
-from diffbcp_cli.options import RunConfig
+from diffbcp_cli.options import Options
 
-CFG = RunConfig(prior="none", iterations=60, burn_in=20, rank=12, threads=1)
+CFG = Options(prior="none", iterations=60, burn_in=20, rank=12, threads=1)
 IMAGES = 8
 
 

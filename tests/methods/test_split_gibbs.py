@@ -17,7 +17,7 @@ from diffbcp_cli.lowrank.likelihood import observe
 from diffbcp_cli.lowrank.tensorize import tensorize
 from diffbcp_cli.methods.diffbcp import Settings
 from diffbcp_cli.methods.split_gibbs import Adaptive
-from diffbcp_cli.options import RunConfig
+from diffbcp_cli.options import Options
 from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.random import seed_of
 from diffbcp_cli.run.loop import kept_steps
@@ -240,7 +240,7 @@ def config(**options):
         "patch_size": 8,
         "stride": 4,
     }
-    return RunConfig(**{**base, "device": "cpu", **options})
+    return Options(**{**base, "device": "cpu", **options})
 
 
 @pytest.mark.parametrize("thin", [1, 2, 7])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tifffile
 import torch
+from conftest import SHORT, outputs
 from sampling import Listener
-from test_restore_cli import SHORT, outputs
 from test_resume import config, damaged
 
 from diffbcp_cli.cli.app import run

@@ -15,13 +15,13 @@ from sampling import Listener
 from diffbcp_cli.errors import InputError
 from diffbcp_cli.jobs.session import Resume, restore
 from diffbcp_cli.methods import diffbcp
-from diffbcp_cli.options import RunConfig
+from diffbcp_cli.options import Options
 from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.sizes import Fitted
 from diffbcp_cli.run.blend import Blend, RoughGuess, Window, windows
 from diffbcp_cli.run.memory import window_side, windows_need, working_set
 
-SHORT = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, window=64)
+SHORT = Options(prior="none", iterations=6, burn_in=3, rank=8, window=64)
 
 
 def photograph(height, width, share=0.5, seed=0):
@@ -151,14 +151,14 @@ def test_a_checkpoint_of_windows_waits_for_its_time():
 
 
 def test_a_picture_that_fits_is_not_cut():
-    assert window_side(RunConfig(), 2048, 2048, 3) is None
-    assert window_side(RunConfig(window=600), 2048, 500, 3) == 600
-    assert window_side(RunConfig(window=600), 600, 500, 3) is None
+    assert window_side(Options(), 2048, 2048, 3) is None
+    assert window_side(Options(window=600), 2048, 500, 3) == 600
+    assert window_side(Options(window=600), 600, 500, 3) is None
 
 
 @pytest.mark.parametrize("budget", [2, 4, 16])
 def test_windows_fit_the_budget_whatever_the_picture(budget):
-    cfg = RunConfig(memory_budget=budget * 2**30, rank=100)
+    cfg = Options(memory_budget=budget * 2**30, rank=100)
     for height, width in ((3000, 4000), (8192, 8192)):
         side = window_side(cfg, height, width, 3)
         if side is None:
@@ -246,12 +246,12 @@ import resource, sys
 import numpy as np
 from diffbcp_cli.jobs.session import Resume, restore
 from diffbcp_cli.methods import diffbcp
-from diffbcp_cli.options import RunConfig
+from diffbcp_cli.options import Options
 side, budget = int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(0)
 pixels = rng.random((side, side, 3), np.float32)
 observed = np.repeat(rng.random((side, side, 1)) < 0.1, 3, axis=2)
-cfg = RunConfig(prior="none", iterations=2, burn_in=1, rank=25, memory_budget=budget, atom_patches=500)
+cfg = Options(prior="none", iterations=2, burn_in=1, rank=25, memory_budget=budget, atom_patches=500)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 restore(pixels, observed, cfg, prior=None)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
@@ -261,7 +261,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 @pytest.mark.slow
 def test_memory_stays_within_the_budget():
     budget = 700 * 2**20
-    assert window_side(RunConfig(prior="none", rank=25, memory_budget=budget), 1200, 1200, 3) is not None
+    assert window_side(Options(prior="none", rank=25, memory_budget=budget), 1200, 1200, 3) is not None
     command = [sys.executable, "-c", MEASURE, "1200", str(budget)]
     taken = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert taken < budget
@@ -269,7 +269,7 @@ def test_memory_stays_within_the_budget():
 
 def test_results_that_windows_cannot_give_are_announced_as_left_out():
     pixels = np.random.default_rng(0).random((80, 80, 1)).astype(np.float32)
-    cfg = RunConfig(
+    cfg = Options(
         prior="none", window=64, iterations=2, burn_in=1, rank=3, save=("mean", "samples"), device="cpu"
     )
     watch = Listener()
@@ -328,7 +328,7 @@ def test_a_budget_for_a_large_picture_learns_atoms_once(monkeypatch):
     monkeypatch.setattr(
         diffbcp, "learn_atoms", lambda *given, **named: learned.append(1) or plain(*given, **named)
     )
-    cfg = RunConfig(prior="none", iterations=6, burn_in=3, rank=8, atom_patches=20)
+    cfg = Options(prior="none", iterations=6, burn_in=3, rank=8, atom_patches=20)
     free = restore(pixels, observed, cfg, prior=None)
     assert len(learned) == 1
     watch = Listener()
@@ -343,6 +343,6 @@ def test_a_budget_for_a_large_picture_learns_atoms_once(monkeypatch):
 def test_a_prior_that_sees_a_smaller_copy_does_not_refine():
     pixels, observed = photograph(96, 96)
     exact = GaussianPrior(torch.zeros(()), torch.tensor(0.2))
-    cfg = RunConfig(iterations=6, burn_in=3, rank=8, finish=4)
+    cfg = Options(iterations=6, burn_in=3, rank=8, finish=4)
     assert restore(pixels, observed, cfg, prior=Fitted(exact, size=96)).numbers["finish_level"]
     assert restore(pixels, observed, cfg, prior=Fitted(exact, size=48)).numbers["finish_level"] is None
