@@ -363,3 +363,12 @@ def test_what_is_not_a_time_is_refused(name, text):
 def test_a_time_may_be_written_in_hours_minutes_and_seconds():
     assert [read_duration(t) for t in ("90", "90s", "1.5m", "1h 30m", "2h5s")] == [90, 90, 90, 5400, 7205]
     assert check({"time_budget": "2m"}) == {"time_budget": 120}
+
+
+def test_every_method_has_a_file_that_builds_it():
+    from diffbcp_cli.methods import builder, state_classes
+
+    for name, options in METHODS.items():
+        assert callable(builder(name))
+        assert state_classes(name)
+        assert {*options} <= {*NAMES}

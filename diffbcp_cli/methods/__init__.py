@@ -1,15 +1,16 @@
-"""Methods: what draws pictures given a problem. Each has one file and one line in the registry."""
+"""Methods: what draws pictures given a problem. Each has one file, and one line in the table `options.METHODS`."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
 
+from ..options import METHODS
 from .base import Build, Info, Method
 
 __all__ = ["REGISTRY", "Build", "Info", "Method", "builder", "state_classes"]
 
-REGISTRY = {"diffbcp": "diffbcp"}
+REGISTRY = {name: name.replace("-", "_") for name in METHODS}
 """The module of each method, by the name that `--method` takes; `build` makes the method, and STATE_CLASSES are
 the dataclasses of its states."""
 

@@ -25,7 +25,10 @@ METHODS: dict[str, tuple[str, ...]] = {
         *("coupling", "rho_min", "rho_max", "solver", "calls"),
     ),
 }
-"""The options of each method alone; an option that no method lists belongs to all of them."""
+"""Every method by the name that `--method` takes, with the options that are its own.
+
+An option that no method lists belongs to all of them. The file of a method has its name: methods/diffbcp.py.
+"""
 
 EXTRAS = ("mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence")
 
