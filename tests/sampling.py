@@ -1,11 +1,15 @@
-"""Chains for the tests: the split Gibbs sampler of an observation, and its draws one after the other."""
+"""Chains for the tests: the split Gibbs sampler of an observation, its draws, and short runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from conftest import picture
+
 from diffbcp_cli.methods.diffbcp import LowRank, Settings
 from diffbcp_cli.methods.split_gibbs import Adaptive, SplitGibbs
+from diffbcp_cli.options import Options
 from diffbcp_cli.watch import Watch
 
 
@@ -56,3 +60,13 @@ class Listener(Watch):
             return False
         self.stop_after -= 1
         return self.stop_after < 0
+
+
+def config(**options):
+    base = {"prior": "none", "iterations": 9, "burn_in": 4, "thin": 2, "rank": 4, "device": "cpu"}
+    return Options(**{**base, "save": ("mean", "samples"), **options})
+
+
+def damaged(height=32, width=40):
+    pixels = picture(height, width).astype(np.float32)
+    return pixels, np.random.default_rng(1).random(pixels.shape) < 0.5

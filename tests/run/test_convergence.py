@@ -10,8 +10,7 @@ import pytest
 import tifffile
 import torch
 from conftest import SHORT, outputs
-from sampling import Listener
-from test_resume import config, damaged
+from sampling import Listener, config, damaged
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import MemoryLimitError

@@ -16,26 +16,15 @@ import torch
 from conftest import outputs, picture
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from sampling import Listener
+from sampling import Listener, config, damaged
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.session import Resume, restore
-from diffbcp_cli.options import Options
 from diffbcp_cli.photos import checkpoints
 from diffbcp_cli.priors.gaussian import GaussianPrior
 
 NAMES = ("photo.mean.png", "photo.std.tiff", "photo.samples.npz")
 OPTIONS = ["--prior", "none", "--iterations", "12", "--burn-in", "5", "--rank", "6", "--save", "samples"]
-
-
-def config(**options):
-    base = {"prior": "none", "iterations": 9, "burn_in": 4, "thin": 2, "rank": 4, "device": "cpu"}
-    return Options(**{**base, "save": ("mean", "samples"), **options})
-
-
-def damaged(height=32, width=40):
-    pixels = picture(height, width).astype(np.float32)
-    return pixels, np.random.default_rng(1).random(pixels.shape) < 0.5
 
 
 @pytest.mark.parametrize("chains", [1, 2])
