@@ -117,7 +117,7 @@ class SplitGibbs(Generic[S]):
 
     @torch.no_grad()
     def step(self, state: SplitState[S], *, rng: Generator) -> tuple[SplitState[S], Info]:
-        """One iteration of the split Gibbs sampler."""
+        """Alg. 1: one iteration of the split Gibbs sampler."""
         pull = None
         if self.prior is not None and state.image is not None and state.step >= self.image_step.warm_up:
             rho = self.rule.rho(state.noise_precision, state.step)
@@ -132,7 +132,7 @@ class SplitGibbs(Generic[S]):
         return after, Info(drawn.image, drawn.noise_precision**-0.5, z, numbers)
 
     def _draw_prior_image(self, prior: Prior, image: Tensor, rho: float, rng: Generator) -> Tensor:
-        """Draw Z | X: the reverse diffusion from noise level rho, started at X."""
+        """Eq. (12): draw Z | X by the reverse diffusion from noise level rho, started at X."""
         draw = sample(prior, image[None], rho, solver=self.solver, calls=self.calls, rng=rng)
         return draw.sample[0]
 

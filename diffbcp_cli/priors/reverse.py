@@ -102,7 +102,7 @@ def second_order(prior: Prior, x: Tensor, levels: Tensor, *, rng: Generator) -> 
 
 
 def euler_vp(prior: Prior, x: Tensor, times: Tensor, *, rng: Generator) -> ReverseDraw:
-    """The paper's scheme: Euler-Maruyama on the variance-preserving reverse SDE, in its own time.
+    """The paper's scheme: Euler-Maruyama on Eq. (2), the variance-preserving reverse SDE in its own time.
 
     y = s(t) x with s = 1 / sqrt(1 + sigma^2), and
     dy = [s_dot/s y - 2 s sigma_dot/sigma (D(y/s, sigma) - y/s)] dt + s sqrt(2 sigma_dot sigma) dw.
