@@ -15,11 +15,18 @@ import numpy as np
 import torch
 from scipy import stats
 
-from diffbcp_cli.lowrank.cp import State
-from diffbcp_cli.lowrank.cusp import Cusp
+from diffbcp_cli.lowrank.cp import Hyper, State
+from diffbcp_cli.lowrank.cusp import Cusp, CuspPrior
+from diffbcp_cli.lowrank.likelihood import NoisePrior
 from diffbcp_cli.run.diagnostics import effective_sample_size
 
 FALSE_ALARM = 1e-4  # of one whole comparison, all its quantities together
+HYPER = Hyper(
+    noise=NoisePrior(shape=12.0, rate=8.0),
+    cusp=CuspPrior(slab_shape=5.0, slab_rate=4.0, spike_var=0.05, stick=2.0),
+)
+PRIOR_DRAWS = 60_000
+CHAINS, STEPS = 32, 30  # chains that start at draws from the prior
 
 
 @dataclass(frozen=True)
@@ -142,3 +149,21 @@ def worst(prior, chains):
     z, threshold, _ = compare(prior, chains)
     name = max(z, key=lambda key: abs(z[key]))
     return name, z[name], threshold
+
+
+def in_chains(quantities, count):
+    """The draws of `count` chains, one after the other, as name -> (K, N)."""
+    return {name: values.reshape(count, -1) for name, values in quantities.items()}
+
+
+def found(case, draws, prior, left, generator, *, at_a_time=8):
+    """Run chains until the comparison finds something; return what, or None after as many as a right one gets."""
+    parts = []
+    for first in range(0, CHAINS, at_a_time):
+        starts = [draws.state(i, left) for i in range(first, first + at_a_time)]
+        parts.append(case.chains(starts, STEPS, generator))
+        together = {name: np.concatenate([p[name] for p in parts]) for name in prior}
+        name, z, threshold = worst(prior, together)
+        if abs(z) > threshold:
+            return name
+    return None
