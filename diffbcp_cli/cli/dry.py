@@ -100,6 +100,6 @@ def _show_totals(document: dict[str, Any]) -> None:
     size = document["download"]
     what = "nothing" if size == 0 else f"{size / 1e6:,.0f} MB" if size else "a prior of unknown size"
     render.out.print(
-        f"about {document['seconds']:,.0f} s on as many cores and {document['memory'] / 1e9:.1f} GB of memory; "
+        f"about {document['seconds']:,.0f} s, {document['memory'] / 1e9:.1f} GB of memory; "
         f"to download: {what}"
     )
