@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .options import Options
@@ -112,6 +114,7 @@ class Restoration:
 
     mean: what is shown. std: its standard deviation, None if the method gives no uncertainty. noise: the standard
     deviation of the noise with its 90 % interval (std, lower, upper). samples: (n, H, W, C) draws, if asked for.
+    frames: (n, h, w, C) levels 0..255, small pictures of the first chain on its way, if a film was asked for.
     traces: one for each chain. maps: further pictures, by name. numbers: what else the record says, by its keys.
     options: those that were used. warnings: what the user should know. finished: False after an interruption.
     """
@@ -121,6 +124,7 @@ class Restoration:
     noise: Mapping[str, float] | None
     options: Options
     samples: Floats | None = None
+    frames: NDArray[np.uint8] | None = None
     traces: tuple[Trace, ...] = ()
     maps: Mapping[str, Floats] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)

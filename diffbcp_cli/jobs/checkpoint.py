@@ -1,4 +1,4 @@
-"""The checkpoint of one photograph: what it belongs to, and going on from it."""
+"""The checkpoint of one photograph: what it belongs to, and how a run goes on from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NAMES = {"pixels": "the photograph or its mask", "name": "the name", "prior": "
 
 
 def identity(opened: Opened, options: Options, prior: LoadedPrior | None) -> dict[str, Any]:
-    """What a checkpoint belongs to: the pixels, the mask, the options, the prior, and the kind of device."""
+    """What a checkpoint belongs to: the pixels, the mask, the name, the options, the prior and the versions."""
     digest = hashlib.sha256(opened.photo.pixels.tobytes() + np.packbits(opened.observed).tobytes())
     used = to_mapping(options)
     del used["preset"]  # what it did is in the other options
@@ -59,7 +59,7 @@ def start_from(path: Path, belongs: dict[str, Any], watch: Watch) -> Checkpoint 
     if differences:
         raise InputError(
             f"the checkpoint {path} belongs to another run: {differences[0]}",
-            hint="the options of that run, or no --resume to begin anew",
+            hint="the options of that run, or no --resume to start again",
         )
     watch.note(f"going on from {path.name}, {steps} iterations done")
     return tensors, plain

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import DiffbcpError
 from ..photos import files, masks
 from ..photos import photo as images
+from ..photos.film import check_film
 from ..photos.photo import Photo
 from ..photos.targets import Target, check_name
 from ..units import Bools
@@ -72,6 +73,7 @@ def read_job(job: Job, watch: Watch) -> Opened:
 def check_outputs(opened: Opened, save: tuple[str, ...], watch: Watch) -> None:
     """See that results can be written, and over no input, before anything is computed."""
     job, photo = opened.job, opened.photo
+    check_film(save)
     outputs = job.target.files_for(save, floats=photo.depth == "float32")
     files.refuse_inputs(outputs, files.inodes(job.inputs))
     files.ensure_writable(job.target.folder)

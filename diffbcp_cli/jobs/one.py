@@ -18,7 +18,7 @@ from ..photos import checkpoints, files, lock, masks, results
 from ..photos.results import Record
 from ..photos.targets import CHECKPOINT, KINDS
 from ..priors import LoadedPrior
-from ..problem import Restoration
+from ..problem import Restoration, Trace
 from ..watch import Watch
 from .checkpoint import identity, start_from
 from .earlier import earlier_result, plain_options
@@ -44,8 +44,8 @@ def restore_photo(job: Job, session: Session, watch: Watch | None = None) -> Sav
     """Restore one photograph and write its results.
 
     Everything is read and checked before anything is computed. What an earlier run left is looked at, and
-    removed, only while the lock of these results is held: another run may be at them. A result that is there
-    already, of the same inputs and options, is left as it is.
+    removed, only while the lock of these results is held: another run may be working on them. A result that is
+    there already, of the same inputs and options, is left as it is.
     """
     watch = watch or Watch()
     opened = read_job(job, watch)
@@ -93,6 +93,8 @@ def _say_waiting(watch: Watch) -> Callable[[str], None]:
 def _restore_and_save(opened: Opened, session: Session, watch: Watch) -> Saved:
     """The work itself, with the lock held. A finished run leaves no checkpoint."""
     job, prior = opened.job, session.prior
+    if watch.cancelled():  # while files were read, or a prior downloaded
+        raise KeyboardInterrupt
     height, width = opened.observed.shape[:2]
     options = resolve(session.given, height=height, width=width, known=float(opened.observed.mean()))
     options = replace(options, threads=use_threads(options.threads))
@@ -121,6 +123,7 @@ def _record(
 ) -> Record:
     """What the JSON file says."""
     job, photo, options = opened.job, opened.photo, found.options
+    trace = found.traces[0] if found.traces else Trace()
     record: Record = {
         "command": job.command,
         "photo": str(job.photo),
@@ -139,10 +142,10 @@ def _record(
         "prior": None if prior is None else prior.identity.as_dict(),
         "noise": None if found.noise is None else dict(found.noise),
         "mean_std": None if found.std is None else float(found.std.mean()),
-        "iterations": found.trace.steps,
+        "iterations": trace.steps,
         "finished": found.finished,
         "seconds": round(found.seconds, 3),
-        "trace": dict(found.trace),
+        "trace": dict(trace),
         "notes": list(photo.notes),
     }
     record |= found.numbers  # type: ignore[typeddict-item]  # keys of the record, by the method's own account

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import DiffbcpError, InputError, MaskError, UsageError
 from ..options import Given, Options, resolve
 from ..photos import files
+from ..photos.film import check_film
 from ..photos.folders import images_in
 from ..photos.masks import ALPHA, Polarity
 from ..photos.photo import MAX_PIXELS, SUFFIXES
@@ -59,6 +60,7 @@ def make_plan(request: Request, given: Given | Options | None = None) -> Plan:
     """
     _check(request)
     found, given = _find(request), given or {}
+    check_film(resolve(given).save)
     masks = Masks(request.mask)
     made = [_job(one, request, masks) for one in found.photos]
     inputs = files.inodes(path for item in made if isinstance(item, Job) for path in item.inputs)

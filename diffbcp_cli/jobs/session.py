@@ -27,7 +27,7 @@ from ..priors.sizes import FIT_SIDE, Fitted
 from ..problem import Problem, Restoration
 from ..random import Seeds
 from ..run.convergence import Convergence
-from ..run.loop import SNAPSHOT_CLASSES, Chains, Checkpoints, Snapshot, kept_steps, run
+from ..run.loop import SNAPSHOT_CLASSES, Chains, Checkpoints, Snapshot, film_steps, kept_steps, run
 from ..run.memory import window_side, windows_need
 from ..run.schedule import within_budget
 from ..run.windows import WINDOWS_CLASSES, restore_in_windows
@@ -52,7 +52,7 @@ class Session:
     """What is the same for every photograph of a run. It crosses processes before its prior is loaded.
 
     given: the options that were set, or all of them. resume: go on from checkpoints where there are some.
-    overwrite: restore again what is there already. wait: for another run that is at the same photograph.
+    overwrite: restore again what is there already. wait: for another run that works on the same photograph.
     announce, bars: as in `load_prior`.
     """
 
@@ -209,7 +209,14 @@ class _Whole:
         method = self._method(estimator.shown)
         options = self.options
         chains = Chains(
-            method, self.seeds, options.chains, options.burn_in, kept_steps(options), self.device, self.watch
+            method,
+            self.seeds,
+            options.chains,
+            options.burn_in,
+            kept_steps(options),
+            self.device,
+            self.watch,
+            film=film_steps(options),
         )
         if self.checkpoints.start is not None:
             _resume(chains, self.checkpoints.start)
@@ -276,6 +283,7 @@ class _Whole:
             numbers["rank"] = {"last": trace["rank"][-1], "active": trace["active_rank"][-1]}
         return replace(
             restored,
+            frames=torch.stack(posterior.frames).numpy() if posterior.frames else None,
             traces=tuple(posterior.traces),
             maps={**restored.maps, **found},
             numbers=numbers,

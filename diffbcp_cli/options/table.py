@@ -30,7 +30,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 An option that no method lists belongs to all of them. The file of a method has its name: methods/diffbcp.py.
 """
 
-EXTRAS = ("mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence")
+EXTRAS = ("mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence", "film", "film-mp4")
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Options:
     save: tuple[str, ...] = option(
         ("mean", "std"),
         IO,
-        "More results: samples, interval, prior, panel, trace, convergence; with commas.",
+        "More results: samples, interval, prior, panel, trace, convergence, film; with commas.",
         read=read_results,
         choices=EXTRAS,
         metavar="LIST",

@@ -1,4 +1,4 @@
-"""A run laid aside: tensors and plain values in one safetensors file, written whole or not at all."""
+"""Checkpoints: tensors and plain values in one safetensors file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def write(path: Path, tensors: dict[str, Tensor], plain: dict[str, Any]) -> Path
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a checkpoint; one that is damaged, or not ours, or of another format, is refused."""
-    hint = "run without --resume to begin anew"
+    """Read a checkpoint. One that is damaged, of another program or of another format is refused."""
+    hint = "run without --resume to start again"
     try:
         with safe_open(path, framework="pt") as file:
             found = (file.metadata() or {}).get(_KEY)
@@ -38,7 +38,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"the checkpoint {path} cannot be read: {reason}", hint=hint) from error
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        raise InputError(f"the checkpoint {path} was made by another version of diffbcp", hint=hint)
+        raise InputError(
+            f"the checkpoint {path} was made by another version of diffbcp, whose runs cannot be resumed here",
+            hint=hint,
+        )
     if any(value.is_floating_point() and not torch.isfinite(value).all() for value in tensors.values()):
         raise InputError(f"the checkpoint {path} is damaged: it holds values that are not numbers", hint=hint)
     return tensors, plain

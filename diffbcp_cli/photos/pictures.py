@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -92,20 +92,21 @@ def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLi
     return _png(figure, placed)
 
 
-def trace_plot(noise_std: ArrayLike, rank: ArrayLike, change: ArrayLike, *, burn_in: int) -> bytes:
-    """Return a PNG of three series over the iterations: inferred noise std, active rank, change of image."""
+def trace_plot(series: Mapping[str, ArrayLike], *, burn_in: int) -> bytes:
+    """Return a PNG of some series over the iterations, by name, one below the other."""
     from matplotlib.ticker import MaxNLocator
 
-    figure = _figure(900, 720)
-    series = (("noise std", noise_std), ("rank", rank), ("change", change))
-    axes = figure.subplots(3, 1, sharex=True, gridspec_kw={"hspace": 0.16})
-    for axis, (name, values) in zip(axes, series, strict=True):
-        _trace(axis, name, np.asarray(values, np.float64), burn_in, first=axis is axes[0])
-    axes[1].yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    figure = _figure(900, 240 * len(series))
+    axes = figure.subplots(len(series), 1, sharex=True, squeeze=False, gridspec_kw={"hspace": 0.16})[:, 0]
+    for axis, (name, values) in zip(axes, series.items(), strict=True):
+        shown = np.asarray(values, np.float64)
+        _trace(axis, name, shown, burn_in, first=axis is axes[0])
+        if np.array_equal(shown, np.rint(shown)):
+            axis.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[-1].set_xlabel("iteration", color=_INK)
     figure.align_ylabels(axes)
-    figure.subplots_adjust(left=0.11, right=0.97, top=0.95, bottom=0.08)
+    figure.subplots_adjust(left=0.11, right=0.97, top=1 - 0.15 / len(series), bottom=0.24 / len(series))
     return _png(figure)
 
 

@@ -16,8 +16,11 @@ from ..problem import NORMAL_90, Restoration
 from ..units import Bools, Floats
 from . import files, pictures
 from . import photo as images
+from .film import film
 from .photo import Photo
 from .targets import CHECKPOINT, RECORD, Target
+
+_TRACED = {"noise_std": "noise std", "active_rank": "rank", "change": "change"}
 
 
 class Record(TypedDict, total=False):
@@ -145,10 +148,16 @@ def _panel(target: Target, photo: Photo, observed: Bools, found: Restoration) ->
 
 
 def _trace(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
-    trace = found.trace
-    change = [np.nan if value is None else value for value in trace.change]
-    picture = pictures.trace_plot(trace.noise_std, trace.active_rank, change, burn_in=found.options.burn_in)
-    yield files.write_bytes(target.file("trace.png"), picture)
+    """A plot of what the first chain said of itself, as far as the method says it."""
+    trace = found.traces[0] if found.traces else {}
+    series = {
+        label: [np.nan if value is None else value for value in trace[name]]
+        for name, label in _TRACED.items()
+        if name in trace
+    }
+    if series:
+        picture = pictures.trace_plot(series, burn_in=found.options.burn_in)
+        yield files.write_bytes(target.file("trace.png"), picture)
 
 
 def _convergence(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
@@ -166,6 +175,16 @@ def _convergence(target: Target, photo: Photo, observed: Bools, found: Restorati
         yield files.write_bytes(target.file(f"{name}.png"), picture)
 
 
+def _film(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
+    if found.frames is not None:
+        yield files.write_bytes(target.file("film.webp"), film(found.frames, found.mean, ".webp"))
+
+
+def _film_mp4(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
+    if found.frames is not None:
+        yield files.write_bytes(target.file("film.mp4"), film(found.frames, found.mean, ".mp4"))
+
+
 _WRITERS: dict[str, Callable[[Target, Photo, Bools, Restoration], Iterator[Path]]] = {
     "mean": _mean,
     "std": _std,
@@ -175,6 +194,8 @@ _WRITERS: dict[str, Callable[[Target, Photo, Bools, Restoration], Iterator[Path]
     "panel": _panel,
     "trace": _trace,
     "convergence": _convergence,
+    "film": _film,
+    "film-mp4": _film_mp4,
 }
 
 

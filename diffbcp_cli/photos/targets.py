@@ -21,6 +21,8 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "panel": ("panel.png",),
     "trace": ("trace.png",),
     "convergence": ("rhat.tiff", "rhat.png", "ess.tiff", "ess.png"),
+    "film": ("film.webp",),
+    "film-mp4": ("film.mp4",),
 }
 """How the files of each `--save` end. A TIFF beside a picture is there if the photograph is made of floats."""
 KINDS = tuple(dict.fromkeys(ending.partition(".")[0] for group in ENDINGS.values() for ending in group))

@@ -23,6 +23,8 @@ from ..watch import Progress, Watch
 from .convergence import Convergence, convergence
 from .posterior import Moments, Posterior
 
+MOST_FRAMES = 150  # of a film
+
 
 @dataclass(frozen=True)
 class Line:
@@ -69,7 +71,10 @@ class _Running:
 
 @dataclass
 class Chains:
-    """Runs chains one after the other. kept: the steps whose draws are kept whole."""
+    """Runs chains one after the other.
+
+    kept: the steps whose draws are kept whole. film: the steps of the first chain that a film shows.
+    """
 
     method: Method[Any]
     seeds: Seeds
@@ -78,6 +83,7 @@ class Chains:
     kept: range
     device: torch.device
     watch: Watch = field(default_factory=Watch)
+    film: range = range(0)
 
     def __post_init__(self) -> None:
         """Nothing has been drawn yet."""
@@ -100,7 +106,8 @@ class Chains:
             line.state = self.method.init(rng=line.rng)
         line.state, info = self._step_in_memory(line)
         line.rng_state = line.rng.get_state()
-        self.posterior.add(index, info, keep=self.posterior.traces[index].steps in self.kept)
+        step = self.posterior.traces[index].steps
+        self.posterior.add(index, info, keep=step in self.kept, film=index == 0 and step in self.film)
         return info
 
     def _step_in_memory(self, line: _Running) -> tuple[Any, Info]:
@@ -164,6 +171,14 @@ def kept_steps(options: Options) -> range:
         return range(0)
     last = options.max_iterations if options.until_converged else options.iterations
     return range(options.burn_in, max(last, options.iterations), options.thin)
+
+
+def film_steps(options: Options) -> range:
+    """The steps of the first chain that a film shows: all, or evenly spaced ones of a long run."""
+    if not {"film", "film-mp4"} & {*options.save}:
+        return range(0)
+    last = options.max_iterations if options.until_converged else options.iterations
+    return range(0, max(last, options.iterations), -(-options.iterations // MOST_FRAMES))
 
 
 def _advance(

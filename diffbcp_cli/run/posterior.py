@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from ..methods.base import Info
 from ..problem import Trace
 from ..units import level_to_unit, value_to_unit, values_to_unit
 
+FRAME_SIDE = 320  # pixels of the longer side of a film, at most
 PROBES = 256  # rows and columns of pixels, at most, whose draws are kept for the diagnostics
 
 
@@ -58,7 +60,7 @@ class Posterior:
 
     image, prior_image: moments of X and of the prior's image after burn-in. samples: whole draws of X, if asked for.
     traces, probes: one for each chain; a probe is a thinned grid of pixels, (h, w) in [0, 1] units. last: the
-    latest draw.
+    latest draw. frames: small pictures (h, w, C) of the first chain, levels 0..255, if a film was asked for.
     """
 
     burn_in: int
@@ -68,13 +70,14 @@ class Posterior:
     traces: list[Trace] = field(default_factory=list)
     probes: list[list[Tensor]] = field(default_factory=list)
     last: Tensor | None = None
+    frames: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """A checkpoint holds traces as plain dictionaries."""
         self.traces = [Trace(trace) for trace in self.traces]
 
-    def add(self, chain: int, info: Info, *, keep: bool) -> None:
-        """Take one step of a chain into account; keep: hold on to the whole draw."""
+    def add(self, chain: int, info: Info, *, keep: bool, film: bool = False) -> None:
+        """Take one step of a chain into account; keep: hold on to the whole draw; film: to a small picture of it."""
         trace, step = self.traces[chain], self.traces[chain].steps
         trace.add(_numbers(info))
         self.last = info.image
@@ -85,6 +88,8 @@ class Posterior:
                 self.prior_image.add(info.prior_image)
         if keep:
             self.samples.append(info.image)
+        if film:
+            self.frames.append(_frame(info.image))
 
     def close(self) -> None:
         """A run that was interrupted during burn-in has its latest draw and nothing else."""
@@ -131,3 +136,13 @@ def _probe(image: Tensor) -> Tensor:
     """Every n-th pixel, mean of the channels, in [0, 1] units: (C, H, W) -> (h, w) with sides <= PROBES."""
     step = -(-max(image.shape[-2:]) // PROBES)
     return values_to_unit(image[:, ::step, ::step].mean(0)).float().cpu()
+
+
+def _frame(image: Tensor) -> Tensor:
+    """A small picture of a draw: (C, H, W) on [-1, 1] -> (h, w, C) levels 0..255 with sides <= FRAME_SIDE."""
+    height, width = image.shape[-2:]
+    scale = min(1.0, FRAME_SIDE / max(height, width))
+    size = (max(1, round(height * scale)), max(1, round(width * scale)))
+    small = interpolate(image[None].float(), size, mode="area")[0]
+    levels = (values_to_unit(small).clamp(0, 1) * 255).round()
+    return levels.to(torch.uint8).permute(1, 2, 0).contiguous().cpu()

@@ -131,8 +131,8 @@ def restore_in_windows(
     work, rough = _Windows(pixels, observed, options, side, checkpoints), None
     restored: Restoration | None = None
     last_saved = time.monotonic()
-    if "samples" in options.save:
-        watch.note("--save samples cannot be put together from windows and is left out")
+    for kind in {"samples", "film", "film-mp4"} & {*options.save}:
+        watch.note(f"--save {kind} cannot be put together from windows and is left out")
     for window in work.all[len(work.blend.done) :]:
         place = (window.rows, window.columns)
         if not observed[place].any():

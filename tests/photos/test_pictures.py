@@ -105,11 +105,9 @@ def test_overlay_tints_what_will_be_filled() -> None:
 @pytest.mark.parametrize("burn_in", [0, 1, 40])
 def test_trace_plot_of_any_length(length: int, burn_in: int) -> None:
     series: Any = random(length)
-    assert opened(pictures.trace_plot(series, np.arange(length), series, burn_in=burn_in)).shape == (
-        720,
-        900,
-        3,
-    )
+    found = {"noise std": series, "rank": np.arange(length), "change": series}
+    assert opened(pictures.trace_plot(found, burn_in=burn_in)).shape == (720, 900, 3)
+    assert opened(pictures.trace_plot({"noise std": series}, burn_in=burn_in)).shape == (240, 900, 3)
 
 
 def test_pictures_are_deterministic() -> None:
