@@ -63,10 +63,12 @@ class Listener(Watch):
 
 
 def config(**options):
+    """Options of a short run without a prior."""
     base = {"prior": "none", "iterations": 9, "burn_in": 4, "thin": 2, "rank": 4, "device": "cpu"}
     return Options(**{**base, "save": ("mean", "samples"), **options})
 
 
 def damaged(height=32, width=40):
+    """Pixels of a picture, and a random half of them that is observed."""
     pixels = picture(height, width).astype(np.float32)
     return pixels, np.random.default_rng(1).random(pixels.shape) < 0.5
