@@ -165,13 +165,11 @@ def test_the_generator_fixes_the_draw_and_the_global_one_is_left_alone(name):
 
 
 TORCH_DRAW = re.compile(
-    r"torch\.(?:rand\w*|normal|bernoulli|multinomial|poisson)\(|\.(?:normal|uniform|bernoulli)_\("
+    r"torch\.(?:rand\w*|normal|bernoulli|multinomial|poisson|Generator)\(|\.(?:normal|uniform|bernoulli)_\("
 )
 
 
-def test_nothing_else_in_the_package_draws_with_torch():
+def test_nothing_else_in_the_package_draws_with_torch_or_makes_a_generator():
     package = Path(random.__file__).parent
-    found = {
-        p.relative_to(package).as_posix() for p in package.rglob("*.py") if TORCH_DRAW.search(p.read_text())
-    }
-    assert found == {"random.py"}
+    sources = {p.relative_to(package).as_posix(): p.read_text("utf-8") for p in package.rglob("*.py")}
+    assert {path for path, source in sources.items() if TORCH_DRAW.search(source)} == {"random.py"}
