@@ -42,6 +42,9 @@ LARGE = """Beyond 512 x 512 pixels, options that are not set take the values in 
 `--no-size-defaults` is given. *alone* means without a prior, *few known* that less than a fifth of the entries is
 known. A value that you set always stays."""
 
+METHOD_NOTE = """An option that a method does not take is refused. A method that takes `--finish` reports the
+picture that the prior refines from the mean of the draws; the others report the mean itself."""
+
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every command that does something, with its full name, in the order of `--help`."""
@@ -108,8 +111,11 @@ def restoring() -> list[str]:
     for name, preset in PRESETS.items():
         values = ", ".join(f"`{flag(key)} {value}`" for key, value in preset.values.items())
         parts.append(f"- `{name}`: {preset.help}. {values}; for large pictures fewer iterations still.")
-    parts += ["", "### Methods", "", "An option of one method is refused with another.", ""]
-    parts += [f"- `{name}`: {', '.join(f'`{flag(key)}`' for key in keys)}." for name, keys in METHODS.items()]
+    parts += ["", "### Methods", "", METHOD_NOTE, ""]
+    for name, entry in METHODS.items():
+        needs = " It needs a prior." if entry.needs_prior else ""
+        own = ", ".join(f"`{flag(key)}`" for key in entry.options)
+        parts.append(f"- `{name}`: {entry.help}.{needs} Options: {own}.")
     return parts
 
 

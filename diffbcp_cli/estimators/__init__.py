@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..options import Options
+from ..options import Options, takes
 from ..priors.base import Prior
 from ..problem import Problem
 from ..random import Seeds
@@ -18,8 +18,9 @@ __all__ = ["Estimator", "build", "refines"]
 
 
 def refines(prior: Prior | None, options: Options, height: int, width: int) -> bool:
-    """Whether the prior refines the posterior mean: it must see every pixel."""
-    return prior is not None and options.finish > 0 and not prior.traits.shrinks(height, width)
+    """Whether the prior refines the posterior mean: the method must ask for it, and the prior see every pixel."""
+    asked = takes(options.method, "finish") and options.finish > 0
+    return asked and prior is not None and not prior.traits.shrinks(height, width)
 
 
 def build(

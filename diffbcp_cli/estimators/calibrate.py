@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..problem import Problem, Restoration
 from ..run.diagnostics import conformal_factor
 from ..run.posterior import Posterior
-from ..units import Floats
+from ..units import Floats, level_to_unit
 from .hold_out import HeldOut
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -73,8 +73,9 @@ class Calibrated:
 
     def _noise(self, posterior: Posterior, found: Restoration) -> float:
         """The noise std of the held-out values: given, by the prior, or a part of the tensor model's."""
-        if found.options.sigma is not None:
-            return found.options.sigma
+        given = self.shown.noise_std
+        if given is not None:
+            return level_to_unit(given)
         chain = posterior.noise()["std"]
         if found.numbers["noise_source"] != "prior" or found.noise is None:
             return WITHOUT_MISFIT * chain

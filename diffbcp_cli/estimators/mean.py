@@ -28,16 +28,14 @@ class PosteriorMean:
     def __call__(self, posterior: Posterior) -> Restoration:
         """Sum up the draws."""
         samples = np.stack([to_unit(sample) for sample in posterior.samples]) if posterior.samples else None
-        noise = posterior.noise()
         return Restoration(
             mean=to_unit(posterior.image.mean),
             std=std_to_unit(posterior.image.std),
-            noise=noise,
+            noise=posterior.noise(),
             options=self.options,
             samples=samples,
             numbers={
-                "noise_source": "chain",
-                "tensor_noise": noise,
+                "noise_source": "chain" if self.shown.noise_std is None else "given",
                 "draws": posterior.image.count,
                 "finish_level": None,
                 "finish_weights": None,

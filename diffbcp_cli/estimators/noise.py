@@ -20,7 +20,15 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from .. import random
+from ..errors import InputError
+from ..options import METHODS, Options
 from ..priors.base import Prior
+from ..priors.interpolate import interpolate
+from ..problem import Problem
+from ..random import Seeds
+from ..units import level_to_unit
+from .crops import representative_crops
+from .plug_and_play import refine
 
 LOWEST = 0.003  # on [-1, 1]: below the rounding of an 8-bit picture
 _HALVINGS = 6
@@ -30,6 +38,8 @@ _FEWEST = 50
 _BLOCKS = 4  # a side: the spread of the level over them gives its standard error
 _STEEPEST = 0.9
 _Z90 = 1.6448536
+_GUESS = 0.5  # on [-1, 1]: an upper bound is twice of it
+_FILL_CALLS = 4  # of the prior, to fill what is missing before the first draw
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,35 @@ class NoiseLevel:
     std: float
     lower: float
     upper: float
+
+    def in_units(self) -> dict[str, float]:
+        """On the [0, 1] scale, as a record has it."""
+        return {name: level_to_unit(getattr(self, name)) for name in ("std", "lower", "upper")}
+
+
+def noise_before(problem: Problem, prior: Prior | None, options: Options, seeds: Seeds) -> NoiseLevel | None:
+    """The noise level by the prior before the first draw; None if it is given or the method infers it."""
+    if prior is None or problem.noise_std is not None or not METHODS[options.method].needs_noise:
+        return None
+    return noise_of_problem(problem, prior, rng=seeds.generator("noise", problem.device))
+
+
+@torch.no_grad()
+def noise_of_problem(problem: Problem, prior: Prior, *, rng: Generator) -> NoiseLevel:
+    """Estimate the noise level of a problem of which nothing has been drawn yet.
+
+    What is missing is interpolated first; the level that this gives serves to refine it, for a second estimate.
+    """
+    crop = representative_crops(problem.known).of
+    values, known = crop(problem.y), crop(problem.known)
+    filled = interpolate(values, known)
+    found = most_likely_noise(prior, values, known, filled, _GUESS, rng=rng)
+    if found is not None and not problem.operator.complete:
+        filled = refine(prior, values, known, filled, found.std, calls=_FILL_CALLS)
+        found = most_likely_noise(prior, values, known, filled, found.std, rng=rng)
+    if found is None:
+        raise InputError("too few pixels are known to estimate their noise", hint="give it: --sigma 0.02")
+    return found
 
 
 def most_likely_noise(

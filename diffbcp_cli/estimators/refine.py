@@ -85,7 +85,7 @@ class Refined:
             samples=samples,
             numbers={**plain.numbers, **weights},
         )
-        found = found if done.noise is None else _with_noise(found, done.noise)
+        found = found if done.noise is None else with_noise(found, done.noise)
         return found, lambda: self._refine_whole(posterior, done.choice)
 
     @torch.no_grad()
@@ -162,11 +162,9 @@ class Refined:
         return Watched(self.prior, before)
 
 
-def _with_noise(found: Restoration, noise: NoiseLevel) -> Restoration:
+def with_noise(found: Restoration, noise: NoiseLevel) -> Restoration:
     """Report the noise that the prior found."""
-    levels = {"std": noise.std, "lower": noise.lower, "upper": noise.upper}
-    unit = {name: level_to_unit(level) for name, level in levels.items()}
-    return replace(found, noise=unit, numbers={**found.numbers, "noise_source": "prior"})
+    return replace(found, noise=noise.in_units(), numbers={**found.numbers, "noise_source": "prior"})
 
 
 def calls_after(calls: int, pixels: int) -> float:

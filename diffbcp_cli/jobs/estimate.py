@@ -20,7 +20,7 @@ from typing import Any
 from .. import priors as weights
 from ..errors import DiffbcpError, ModelError
 from ..estimators.refine import calls_after
-from ..options import LARGE, Given, Options, resolve
+from ..options import LARGE, Given, Options, resolve, takes
 from ..photos.masks import missing_share
 from ..run.memory import working_set
 from ..watch import Watch
@@ -103,11 +103,12 @@ def seconds(pixels: int, channels: int, cfg: Options, prior: NeededPrior | None)
     """Estimated time of one photograph on one core."""
     if cfg.time_budget is not None:
         return cfg.time_budget
-    sweep = cfg.rank * (_PER_COMPONENT + _PER_ENTRY * pixels * channels)
+    rank, finish = (getattr(cfg, name) if takes(cfg.method, name) else 0 for name in ("rank", "finish"))
+    sweep = rank * (_PER_COMPONENT + _PER_ENTRY * pixels * channels)
     size = (prior.parameters or _BUNDLED_PARAMETERS) / _BUNDLED_PARAMETERS if prior is not None else 0.0
     call = _PER_CALL * pixels * size
     steps = cfg.chains * cfg.iterations
-    return steps * (cfg.sweeps * sweep + cfg.calls * call) + calls_after(cfg.finish, pixels) * call
+    return steps * (cfg.sweeps * sweep + cfg.calls * call) + calls_after(finish, pixels) * call
 
 
 def memory(height: int, width: int, channels: int, cfg: Options, prior: NeededPrior | None) -> float:

@@ -17,7 +17,8 @@ from ..errors import InputError
 from ..estimators import Estimator, hold_out, refines
 from ..estimators import build as build_estimator
 from ..estimators.mean import PosteriorMean
-from ..estimators.refine import calls_after
+from ..estimators.noise import noise_before
+from ..estimators.refine import calls_after, with_noise
 from ..methods import Method, builder, state_classes
 from ..operators.mask import masked_problem
 from ..options import Given, Options, resolve
@@ -197,6 +198,9 @@ class _Whole:
             name=self.name,
             device=self.device,
         )
+        self.noise = noise_before(self.problem, self.prior, self.options, self.seeds)
+        if self.noise is not None:
+            self.problem = replace(self.problem, noise_std=self.noise.std)
 
     @property
     def seconds(self) -> float:
@@ -219,7 +223,7 @@ class _Whole:
             film=film_steps(options),
         )
         if self.checkpoints.start is not None:
-            _resume(chains, self.checkpoints.start)
+            chains.resume(self.checkpoints.start)
         finished, judged = run(
             chains, options, self.watch, save=self._saving(chains), every=self.checkpoints.every
         )
@@ -274,6 +278,8 @@ class _Whole:
 
     def _with_diagnostics(self, restored: Restoration, chains: Chains, judged: Convergence) -> Restoration:
         posterior, warning = chains.posterior, judged.warning()
+        if self.noise is not None:
+            restored = with_noise(restored, self.noise)
         maps = {"rhat": judged.rhat_map, "ess": judged.ess_map}
         found = {name: values for name, values in maps.items() if values is not None}
         if "prior" in self.options.save and posterior.prior_image.count:
@@ -281,6 +287,7 @@ class _Whole:
         trace, numbers = posterior.traces[0], {**restored.numbers, "diagnostics": judged.as_dict()}
         if "rank" in trace:
             numbers["rank"] = {"last": trace["rank"][-1], "active": trace["active_rank"][-1]}
+            numbers["tensor_noise"] = posterior.noise()
         return replace(
             restored,
             frames=torch.stack(posterior.frames).numpy() if posterior.frames else None,
@@ -290,10 +297,3 @@ class _Whole:
             warnings=() if warning is None else (warning,),
             seconds=self.seconds,
         )
-
-
-def _resume(chains: Chains, start: Snapshot) -> None:
-    try:
-        chains.resume(start)
-    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise tree.damaged() from error

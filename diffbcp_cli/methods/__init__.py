@@ -12,7 +12,7 @@ __all__ = ["REGISTRY", "Build", "Info", "Method", "builder", "state_classes"]
 
 REGISTRY = {name: name.replace("-", "_") for name in METHODS}
 """The module of each method, by the name that `--method` takes; `build` makes the method, and STATE_CLASSES are
-the dataclasses of its states."""
+the dataclasses of its states. The table of options says the rest, without torch."""
 
 
 def builder(name: str) -> Build:

@@ -65,15 +65,15 @@ class LowRank:
         given = self.settings.warm_up
         return min(10, max(1, self.settings.burn_in // 3)) if given is None else given
 
-    def init(self, *, rng: Generator) -> State:
-        """The state before the first sweep."""
+    def init(self, *, rng: Generator) -> tuple[State, None]:
+        """The state before the first sweep; the sweep draws the first X."""
         state = self.atoms
         if state is None:
             state = initial(self.observation, self.settings.rank, self.settings.hyper, rng=rng)
         else:
             count = math.prod(self.observation.shape.right)
             state = replace(state, right=(state.right[0].new_zeros(count, state.rank),))
-        return self._with_noise(state)
+        return self._with_noise(state), None
 
     def step(self, state: State, pull: Pull | None, index: int, *, rng: Generator) -> tuple[State, Drawn]:
         """Adapt the rank if it is time for it, then sweep over the tensor model."""

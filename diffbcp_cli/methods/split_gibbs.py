@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -47,8 +47,8 @@ class ImageStep(Protocol[S]):
         """Steps before the prior's first call."""
         ...
 
-    def init(self, *, rng: Generator) -> S:
-        """The state before the first step."""
+    def init(self, *, rng: Generator) -> tuple[S, Tensor | None]:
+        """The state before the first step, and X (C, H, W) if there is one already."""
         ...
 
     def step(self, state: S, pull: Pull | None, index: int, *, rng: Generator) -> tuple[S, Drawn]:
@@ -75,6 +75,10 @@ class Rule(Protocol):
         """The coupling distance, on the [-1, 1] scale."""
         ...
 
+    def planned(self, *, burn_in: int) -> Self:
+        """The same rule for another burn-in."""
+        ...
+
 
 @dataclass(frozen=True)
 class Adaptive:
@@ -87,6 +91,10 @@ class Adaptive:
     def rho(self, noise_precision: float, step: int = 0) -> float:
         """The coupling distance at noise precision tau."""
         return min(max(math.sqrt(self.strength / noise_precision), self.smallest), self.largest)
+
+    def planned(self, *, burn_in: int) -> Adaptive:
+        """The same rule: burn-in does not matter to it."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,10 @@ class SplitState(Generic[S]):
 
 @dataclass(frozen=True)
 class SplitGibbs(Generic[S]):
-    """Draw Z given X, then X given Z and the data. solver, calls: of the reverse diffusion that draws Z."""
+    """Draw Z given X, then X given Z and the data.
+
+    solver, calls: of the reverse diffusion that draws Z. result: which of the two is the draw that counts.
+    """
 
     image_step: ImageStep[S]
     prior: Prior | None
@@ -110,10 +121,12 @@ class SplitGibbs(Generic[S]):
     solver: Solver = "second-order"
     calls: int = 2
     kind: Kind = "chain"
+    result: Literal["X", "Z"] = "X"
 
     def init(self, *, rng: Generator) -> SplitState[S]:
         """Start a chain."""
-        return SplitState(self.image_step.init(rng=rng))
+        model, image = self.image_step.init(rng=rng)
+        return SplitState(model, image)
 
     @torch.no_grad()
     def step(self, state: SplitState[S], *, rng: Generator) -> tuple[SplitState[S], Info]:
@@ -123,13 +136,14 @@ class SplitGibbs(Generic[S]):
             rho = self.rule.rho(state.noise_precision, state.step)
             pull = Pull(self._draw_prior_image(self.prior, state.image, rho, rng), rho)
         model, drawn = self.image_step.step(state.model, pull, state.step, rng=rng)
-        change = None
-        if state.image is not None:
-            change = float((drawn.image - state.image).square().mean().sqrt())
         z = None if pull is None else pull.image
+        image, before = drawn.image, state.image
+        if self.result == "Z" and z is not None:
+            image, before = z, state.prior_image
+        change = None if before is None else float((image - before).square().mean().sqrt())
         after = SplitState(model, drawn.image, z, drawn.noise_precision, state.step + 1)
         numbers = {**drawn.numbers, "rho": None if pull is None else pull.rho, "change": change}
-        return after, Info(drawn.image, drawn.noise_precision**-0.5, z, numbers)
+        return after, Info(image, drawn.noise_precision**-0.5, z, numbers)
 
     def _draw_prior_image(self, prior: Prior, image: Tensor, rho: float, rng: Generator) -> Tensor:
         """Eq. (12): draw Z | X by the reverse diffusion from noise level rho, started at X."""
@@ -138,7 +152,8 @@ class SplitGibbs(Generic[S]):
 
     def planned(self, *, burn_in: int) -> Self:
         """The same sampler for another burn-in."""
-        return replace(self, image_step=self.image_step.planned(burn_in=burn_in))
+        step, rule = self.image_step.planned(burn_in=burn_in), self.rule.planned(burn_in=burn_in)
+        return replace(self, image_step=step, rule=rule)
 
     def without_warm_up(self) -> Self:
         """The same sampler with the prior's first call in the third step."""

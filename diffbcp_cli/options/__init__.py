@@ -5,7 +5,7 @@ Nothing here imports torch or NumPy.
 
 from .arguments import Arguments
 from .files import Recipe, read_recipe, read_toml, to_toml
-from .resolve import LARGE, Given, check, lay, resolve, to_mapping
+from .resolve import LARGE, Given, check, lay, resolve, takes, to_mapping
 from .spec import Option, allowed, check_value, flag, kinds, option, table
 from .table import EXTRAS, GROUPS, METHODS, PRESETS, Options
 from .written import read_duration, read_size
@@ -34,6 +34,7 @@ __all__ = [
     "read_toml",
     "resolve",
     "table",
+    "takes",
     "to_mapping",
     "to_toml",
 ]

@@ -60,6 +60,7 @@ def resolve(
     _check_method(given)
     preset = PRESETS[given["preset"]] if given.get("preset") else Preset("", {})
     large = (height or 0) * (width or 0) > LARGE and given.get("size_defaults", True)
+    large = large and takes(given.get("method", Options.method), "tensorize")  # they suit the low-rank model
     suited = _values_for_large({**preset.values, **given}, known, preset) if large else {}
     if any(name in given for name in _PAIR):
         suited = {name: value for name, value in suited.items() if name not in _PAIR}
@@ -84,12 +85,17 @@ def _values_for_large(given: Given, known: float, preset: Preset) -> dict[str, A
     return {**suited, **preset.values, **preset.large.get(case, {})}
 
 
+def takes(method: str, name: str) -> bool:
+    """Whether a method has an option: its own, or one of all methods."""
+    return name in METHODS[method].options or all(name not in entry.options for entry in METHODS.values())
+
+
 def _check_method(given: Given) -> None:
     """Refuse an option that the chosen method does not have."""
     method = given.get("method", Options.method)
     for name in given:
-        owners = [other for other, names in METHODS.items() if name in names]
-        if owners and method not in owners:
+        if not takes(method, name):
+            owners = [other for other, entry in METHODS.items() if name in entry.options]
             raise UsageError(
                 f"{flag(name)} is an option of {' and '.join(owners)}, not of {method}",
                 hint=f"leave it out, or --method {owners[0]}",
@@ -98,7 +104,5 @@ def _check_method(given: Given) -> None:
 
 def to_mapping(options: Options) -> dict[str, Any]:
     """Options by name as plain values, as a record has them; those of other methods are left out."""
-    mine = METHODS[options.method]
-    others = {name for names in METHODS.values() for name in names} - {*mine}
-    values = dataclasses.asdict(options).items()
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in values if name not in others}
+    values = {name: v for name, v in dataclasses.asdict(options).items() if takes(options.method, name)}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}

@@ -18,16 +18,36 @@ IO, SAMPLING, PRIOR, MODEL = "Input and output", "Method and sampling", "Prior",
 COMPUTING, MANY = "Computing", "Many photographs"
 GROUPS = (IO, SAMPLING, PRIOR, MODEL, COMPUTING, MANY)
 
-METHODS: dict[str, tuple[str, ...]] = {
-    "diffbcp": (
-        *("rank", "block", "adapt_rank", "adapt_floor", "sweeps", "atom_patches"),
-        *("tensorize", "patch_size", "stride", "patch_weights"),
-        *("coupling", "rho_min", "rho_max", "solver", "calls"),
+
+@dataclass(frozen=True)
+class MethodEntry:
+    """What is known of a method without importing it.
+
+    help: what it is, in a few words. options: those that not every method takes. A method that takes --finish
+    has the refined picture as its estimate, another one the mean of its draws. needs_prior: --prior none is
+    refused. needs_noise: a noise level that is not given is estimated before the first draw.
+    """
+
+    help: str
+    options: tuple[str, ...]
+    needs_prior: bool = False
+    needs_noise: bool = False
+
+
+_LOW_RANK = (
+    *("rank", "block", "adapt_rank", "adapt_floor", "sweeps", "atom_patches"),
+    *("tensorize", "patch_size", "stride", "patch_weights"),
+)
+_REVERSE = ("rho_min", "rho_max", "solver", "calls")
+
+METHODS = {
+    "diffbcp": MethodEntry(
+        "a low-rank tensor and a prior, refined by the prior", (*_LOW_RANK, "coupling", *_REVERSE, "finish")
     ),
 }
-"""Every method by the name that `--method` takes, with the options that are its own.
+"""Every method by the name that `--method` takes. An option that none of them lists belongs to all.
 
-An option that no method lists belongs to all of them. The file of a method has its name: methods/diffbcp.py.
+The file of a method has its name: methods/diffbcp.py.
 """
 
 EXTRAS = ("mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence", "film", "film-mp4")
@@ -130,7 +150,6 @@ class Options:
         above=0,
         most=1,
         shown="inferred",
-        commands=("denoise",),
         essential=True,
     )
     seed: int = option(0, SAMPLING, "The same seed gives the same bytes.", essential=True)
@@ -242,6 +261,11 @@ class Options:
 
 def _check_together(options: Options) -> None:
     """Refuse values that do not go together."""
+    if METHODS[options.method].needs_prior and options.prior == "none":
+        raise UsageError(
+            f"--method {options.method} draws from a prior and cannot do without one",
+            hint="--prior natural, or --method diffbcp",
+        )
     if options.burn_in >= options.iterations:
         raise UsageError(
             f"--burn-in {options.burn_in} leaves no draw of --iterations {options.iterations}",

@@ -46,6 +46,7 @@ class Record(TypedDict, total=False):
     versions: dict[str, str]
     prior: dict[str, Any] | None
     noise: dict[str, float] | None
+    noise_source: str
     tensor_noise: dict[str, float]
     finish_level: float | None
     finish_weights: list[float] | None

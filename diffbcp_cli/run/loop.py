@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from .. import tree
 from ..errors import MemoryLimitError
 from ..methods.base import Info, Method
 from ..options import Options
@@ -136,10 +137,13 @@ class Chains:
     def resume(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot of chains with the same problem, seeds and options."""
         self.posterior = snapshot.posterior
-        for running, line in zip(self._running, snapshot.lines, strict=True):
-            if line.rng is not None:
-                running.rng.set_state(line.rng.clone())  # a view with an offset crashes torch 2.13
-                running.state, running.rng_state = line.state, line.rng
+        try:
+            for running, line in zip(self._running, snapshot.lines, strict=True):
+                if line.rng is not None:
+                    running.rng.set_state(line.rng.clone())  # a view with an offset crashes torch 2.13
+                    running.state, running.rng_state = line.state, line.rng
+        except (TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise tree.damaged() from error
 
 
 def run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..methods.diffbcp import IN_CHUNKS
-from ..options import Options
+from ..options import Options, takes
 
 _SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
 _IMAGES = 18  # float32 copies of the picture that a run holds at its peak: moments, X, Z, the network's input
@@ -17,7 +17,9 @@ _WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once hol
 def working_set(options: Options, height: int, width: int, channels: int) -> int:
     """Estimate the bytes that a run of one whole photograph takes."""
     pixels = height * width * channels
-    if options.tensorize == "reshape":
+    if not takes(options.method, "rank"):
+        entries, matrices, rows = 0, 0, 0
+    elif options.tensorize == "reshape":
         entries, matrices, rows = pixels, _WHOLE_MATRICES, 0
     else:
         patches = math.ceil(height / options.stride) * math.ceil(width / options.stride)

@@ -39,13 +39,12 @@ def pool(parts: Sequence[Part], burn_in: int) -> Part:
     noise = sorted(by_prior, key=lambda one: one["std"])[len(by_prior) // 2] if by_prior else chain_noise
     numbers = {
         **worst.numbers,
-        "noise_source": "prior" if by_prior else "chain",
-        "tensor_noise": chain_noise,
+        "noise_source": "prior" if by_prior else worst.numbers["noise_source"],
         "draws": min(part.numbers["draws"] for part in parts),
         "calibration": _calibration(_given(parts, "calibration")),
     }
     if "rank" in worst.numbers:
-        numbers["rank"] = parts[0].numbers["rank"]
+        numbers |= {"rank": parts[0].numbers["rank"], "tensor_noise": chain_noise}
     if "finish_level" in worst.numbers:
         levels, weights = _given(parts, "finish_level"), _given(parts, "finish_weights")
         numbers["finish_level"] = fmean(levels) if levels else None

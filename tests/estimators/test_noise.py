@@ -70,6 +70,6 @@ def test_a_noise_level_that_is_given_is_not_inferred():
     truth = photograph()[:32, :32]
     prior = GaussianPrior(torch.zeros(()), torch.tensor(0.25))
     done = restore(truth, np.ones(truth.shape, bool), config(sigma=0.05), prior=prior)
-    assert done.numbers["noise_source"] == "chain"
+    assert done.numbers["noise_source"] == "given"
     assert done.noise["std"] == pytest.approx(0.05)
     assert done.numbers["finish_level"] == pytest.approx(0.05)

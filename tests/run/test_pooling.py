@@ -14,6 +14,7 @@ def part(std, converged, calibration=None, weights=(0.5, 0.5), source="prior"):
         "calibration": calibration,
         "draws": int(100 * converged),
         "finish_level": std,
+        "rank": {"last": 4, "active": 2},
         "finish_weights": list(weights),
     }
     trace = {"noise_std": [9.0, std, std]}
