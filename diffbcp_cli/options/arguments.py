@@ -29,6 +29,7 @@ class Arguments(TypedDict, total=False):
     solver: Literal["second-order", "ancestral", "paper"]
     calls: int
     finish: int
+    pnp_step: Literal["exact", "repo"]
     sigma: float | None
     seed: int
     chains: int

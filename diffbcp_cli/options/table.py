@@ -44,6 +44,9 @@ METHODS = {
     "diffbcp": MethodEntry(
         "a low-rank tensor and a prior, refined by the prior", (*_LOW_RANK, "coupling", *_REVERSE, "finish")
     ),
+    "pnp-dm": MethodEntry(
+        "the prior alone; the mean of the draws", ("pnp_step", *_REVERSE), needs_prior=True, needs_noise=True
+    ),
 }
 """Every method by the name that `--method` takes. An option that none of them lists belongs to all.
 
@@ -142,6 +145,9 @@ class Options:
         "Network calls of the final refinement; 0 skips it.",
         least=0,
         large={"patch": 10},
+    )
+    pnp_step: Literal["exact", "repo"] = option(
+        "exact", SAMPLING, "repo: as in the published code, which is too sure of missing pixels."
     )
     sigma: float | None = option(
         None,
