@@ -5,10 +5,9 @@ The model is simple and its constants were measured on one core of a 2020s proce
     seconds = chains * iterations * (0.5 ms * rank + 23 ns * rank * entries / 3 + calls * C) + after * C
     bytes   = 250 MB + 0.9 kB * pixels, and with a prior 30 MB + 1 kB * pixels more
 
-entries: pixels times channels. C = 4 us * pixels * size, a network call; size: of the network, in parameters,
-over that of the bundled one. after: the calls that follow the chains. A large photograph
-takes what `large.working_set` says, at most the memory budget. A GPU is faster; results of `--save samples`
-take memory of their own.
+entries: pixels times channels. C = 4 us * pixels * size: one network call, where size is the number of parameters of
+the network over that of the bundled one. after: the calls that follow the chains. A large photograph takes what
+`run.memory.working_set` says, at most the memory budget. A GPU is faster. `--save samples` takes memory of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..options import LARGE, Given, Options, resolve, takes
 from ..photos.masks import missing_share
 from ..run.memory import working_set
 from ..watch import Watch
-from .job import Job, read_job
+from .job import Job, Warnings, read_job
 from .report import explain
 
 _BUNDLED_PARAMETERS = 6_441_496
@@ -64,21 +63,10 @@ class NeededPrior:
     download: int | None
 
 
-class _Doubts(Watch):
-    """Keep the warnings."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def warn(self, text: str) -> None:
-        """Keep one."""
-        self.heard.append(text)
-
-
 def look(jobs: Sequence[Job], cfg: Given | Options, prior: NeededPrior | None) -> Iterator[Look]:
     """Read each photograph and its mask, and estimate what its restoration costs; nothing is written."""
     for job in jobs:
-        watch = _Doubts()
+        watch = Warnings(Watch())
         try:
             opened = read_job(job, watch)
         except Exception as error:  # becomes a line of the overview

@@ -14,7 +14,7 @@ from ..photos.film import check_film
 from ..photos.photo import Photo
 from ..photos.targets import Target, check_name
 from ..units import Bools
-from ..watch import Watch
+from ..watch import Progress, Watch
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,26 @@ class Opened:
     job: Job
     photo: Photo
     observed: Bools
+
+
+class Warnings(Watch):
+    """Keep the warnings and drop the notes; the rest goes on to another watch."""
+
+    def __init__(self, inner: Watch) -> None:
+        self.inner = inner
+        self.heard: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Keep a warning."""
+        self.heard.append(text)
+
+    def progress(self, progress: Progress) -> None:
+        """Pass it on."""
+        self.inner.progress(progress)
+
+    def cancelled(self) -> bool:
+        """Ask the other watch."""
+        return self.inner.cancelled()
 
 
 def read_job(job: Job, watch: Watch) -> Opened:

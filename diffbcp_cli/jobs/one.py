@@ -22,7 +22,7 @@ from ..problem import Restoration, Trace
 from ..watch import Watch
 from .checkpoint import identity, start_from
 from .earlier import earlier_result, plain_options
-from .job import Job, Opened, check_outputs, mask_digest, read_job
+from .job import Job, Opened, Warnings, check_outputs, mask_digest, read_job
 from .report import Report, Status, failed, interrupted, of_record
 from .session import Checkpoint, Resume, Session, restore
 
@@ -63,7 +63,7 @@ def restore_photo(job: Job, session: Session, watch: Watch | None = None) -> Sav
 
 def report_photo(job: Job, session: Session, watch: Watch) -> Report:
     """Restore one photograph of many: whatever goes wrong with it becomes its report, and the rest go on."""
-    listening = _Warnings(watch)
+    listening = Warnings(watch)
     try:
         saved = restore_photo(job, session, listening)
     except KeyboardInterrupt:
@@ -72,18 +72,6 @@ def report_photo(job: Job, session: Session, watch: Watch) -> Report:
         return failed(job, error)
     notes = [*listening.heard, *saved.warnings]
     return of_record(job, saved.status, saved.record, notes=notes, files=saved.files)
-
-
-class _Warnings(Watch):
-    """Pass a watch on, but for notes; keep the warnings for the report."""
-
-    def __init__(self, inner: Watch) -> None:
-        self.heard: list[str] = []
-        self.progress, self.cancelled = inner.progress, inner.cancelled  # type: ignore[method-assign]
-
-    def warn(self, text: str) -> None:
-        """Keep a warning."""
-        self.heard.append(text)
 
 
 def _say_waiting(watch: Watch) -> Callable[[str], None]:

@@ -42,14 +42,17 @@ def results_of(
 ) -> Iterator[None]:
     """Have the results of one photograph to oneself.
 
-    waiting: if given, wait for another run, and first call it with who that is. stop: ends the waiting when True.
+    waiting: if given, wait for another run, and first call it with who that is. stop: asked meanwhile;
+    True ends the waiting like Ctrl-C.
     """
     path = lock_of(folder, stem)
     lock = FileLock(path, timeout=0, fallback_to_soft=False, on_acquired=_sign)
     said = False
     while not _taken(lock, path):
         owner = _owner(path)
-        if waiting is None or stop():
+        if stop():
+            raise KeyboardInterrupt
+        if waiting is None:
             raise BusyError(
                 f"another run ({owner}) is working on {folder / stem}",
                 hint="wait for it with --wait, or use another -o",

@@ -16,11 +16,12 @@ from PIL import Image
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.job import Job
-from diffbcp_cli.jobs.one import restore_photo
+from diffbcp_cli.jobs.one import report_photo, restore_photo
 from diffbcp_cli.jobs.session import Session
 from diffbcp_cli.options import Options
 from diffbcp_cli.photos.lock import results_of
 from diffbcp_cli.photos.targets import target_of
+from diffbcp_cli.watch import Watch
 
 TINY = ["--prior", "none", "--iterations", "3", "--burn-in", "1", "--rank", "4", "--quiet"]
 
@@ -119,6 +120,24 @@ def test_with_wait_the_second_run_finds_the_work_done(tmp_path):
         first = restore_photo(job, Session(cfg, wait=True)).status
         second.join()
     assert sorted([first, *found]) == ["done", "skipped"]
+
+
+class Impatient(Watch):
+    """A user who has pressed Ctrl-C already."""
+
+    def cancelled(self) -> bool:
+        return True
+
+
+def test_a_stop_before_the_first_iteration_leaves_nothing(tmp_path):
+    target = target_of(Path("photo.png"), tmp_path / "out")
+    job = Job(save(tmp_path / "photo.png"), None, target, "photo.png")
+    session = Session({"prior": "none", "iterations": 3, "burn_in": 1, "rank": 4})
+    with pytest.raises(KeyboardInterrupt):
+        restore_photo(job, session, Impatient())
+    report = report_photo(job, session, Impatient())
+    assert (report.status, report.exit_code) == ("interrupted", 130)
+    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.slow

@@ -58,6 +58,19 @@ def test_a_link_out_of_the_output_folder_is_not_written_through(photos, tmp_path
     assert "a.mean.png" in names(out)
 
 
+@pytest.mark.parametrize(
+    "ending", ["panel.png", "lower.png", "samples.npz", "trace.png", "film.webp", "json"]
+)
+def test_no_result_is_written_through_a_link_out_of_the_folder(ending, photos, tmp_path):
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    victim.write_text("precious")
+    out.mkdir()
+    (out / f"b.{ending}").symlink_to(victim)
+    plan = make_plan(Request((str(photos),), out))
+    assert [bad.name for bad in plan.bad] == ["b.png"]
+    assert "leads out of" in plan.bad[0].error.message
+
+
 def test_what_a_killed_run_left_goes_but_not_what_a_neighbour_is_writing(tmp_path):
     from diffbcp_cli.photos.files import remove_leftovers
     from diffbcp_cli.photos.targets import KINDS
