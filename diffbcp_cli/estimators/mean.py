@@ -31,7 +31,7 @@ class PosteriorMean:
         return Restoration(
             mean=to_unit(posterior.image.mean),
             std=std_to_unit(posterior.image.std),
-            noise=posterior.noise(),
+            noise=posterior.noise() or None,
             options=self.options,
             samples=samples,
             numbers={

@@ -27,11 +27,11 @@ class Info:
     """What one step drew, images (C, H, W) on [-1, 1].
 
     image: the draw that counts. prior_image: the draw of the prior's image, if the method has one. noise_std: on
-    the same scale. numbers: what else the trace shows, by name.
+    the same scale, None if the method knows of no noise. numbers: what else the trace shows, by name.
     """
 
     image: Tensor
-    noise_std: float
+    noise_std: float | None
     prior_image: Tensor | None = None
     numbers: Mapping[str, float | None] = field(default_factory=dict)
 
@@ -45,6 +45,11 @@ class Method(Protocol[S]):
     @property
     def kind(self) -> Kind:
         """Whether every state is a draw."""
+        ...
+
+    @property
+    def length(self) -> int | None:
+        """How many steps a path has; None for a chain, which has as many as it is asked for."""
         ...
 
     def init(self, *, rng: Generator) -> S:

@@ -121,6 +121,7 @@ class SplitGibbs(Generic[S]):
     solver: Solver = "second-order"
     calls: int = 2
     kind: Kind = "chain"
+    length: int | None = None
     result: Literal["X", "Z"] = "X"
 
     def init(self, *, rng: Generator) -> SplitState[S]:

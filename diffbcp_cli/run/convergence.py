@@ -75,7 +75,7 @@ def convergence(posterior: Posterior) -> Convergence:
         return Convergence(count, draws, {}, {}, None, None)
     burn_in = posterior.burn_in
     rhat, ess = {}, {}
-    for name in FUNCTIONALS:
+    for name in (name for name in FUNCTIONALS if name in posterior.traces[0]):
         values = np.array([trace[name][burn_in : burn_in + draws] for trace in posterior.traces])
         rhat[name], ess[name] = float(split_rhat(values)), float(effective_sample_size(values))
     maps = (f(probes).astype(np.float32) for f in (split_rhat, effective_sample_size))

@@ -97,7 +97,10 @@ class Posterior:
             self.image.add(self.last)
 
     def noise(self) -> dict[str, float]:
-        """The noise of the draws after burn-in: mean and 90 % interval of its std, in [0, 1] units."""
+        """The noise of the draws after burn-in: mean and 90 % interval of its std, in [0, 1] units.
+
+        Empty if the method knows of no noise.
+        """
         return noise_of(self.traces, self.burn_in)
 
     def grid(self) -> NDArray[np.float32] | None:
@@ -110,10 +113,11 @@ class Posterior:
 
 
 def noise_of(traces: Sequence[Mapping[str, list[Any]]], burn_in: int) -> dict[str, float]:
-    """The noise std of all traces after burn-in: its mean and its 90 % interval."""
-    drawn = [
-        trace["noise_std"] for trace in traces if trace
-    ]  # after an interruption a chain may have no step
+    """The noise std of all traces after burn-in: its mean and its 90 % interval; empty if they have none."""
+    # after an interruption a chain may have no step
+    drawn = [trace["noise_std"] for trace in traces if "noise_std" in trace]
+    if not drawn:
+        return {}
     kept = np.concatenate([values[burn_in:] or values for values in drawn])
     low, high = np.quantile(kept, [0.05, 0.95])
     return {"std": float(kept.mean()), "lower": float(low), "upper": float(high)}
@@ -123,8 +127,9 @@ def _numbers(info: Info) -> dict[str, float | None]:
     """One row of the trace, in [0, 1] units; rho stays on [-1, 1], as the option that bounds it."""
     numbers = dict(info.numbers)
     change = numbers.pop("change", None)
+    noise = {} if info.noise_std is None else {"noise_std": level_to_unit(info.noise_std)}
     return {
-        "noise_std": level_to_unit(info.noise_std),
+        **noise,
         **numbers,
         "change": None if change is None else level_to_unit(change),
         "brightness": value_to_unit(float(info.image.mean(dtype=torch.float64))),

@@ -146,8 +146,8 @@ def restore_in_windows(
         except KeyboardInterrupt:
             work.save()
             raise
-        assert restored.std is not None
-        work.blend.add(window, restored.mean, restored.std, restored.maps.get("prior"))
+        std = np.zeros_like(restored.mean) if restored.std is None else restored.std
+        work.blend.add(window, restored.mean, std, restored.maps.get("prior"))
         work.past = work.past.with_one(restored, work.seconds)
         if not restored.finished:
             break
@@ -156,7 +156,8 @@ def restore_in_windows(
                 work.save()
             last_saved = time.monotonic()
     assert restored is not None
-    return _together(work, finished=restored.finished and len(work.blend.done) == len(work.all))
+    together = _together(work, finished=restored.finished and len(work.blend.done) == len(work.all))
+    return together if restored.std is not None else replace(together, std=None)
 
 
 def _called(window: Window, work: _Windows) -> str:
@@ -207,7 +208,7 @@ def _together(work: _Windows, *, finished: bool) -> Restoration:
     return Restoration(
         mean=mean,
         std=std,
-        noise=pooled.noise,
+        noise=pooled.noise or None,
         options=options,
         traces=tuple(Trace(trace) for trace in pooled.traces),
         maps=maps,
