@@ -42,6 +42,7 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_architecture.py
 
 # Debian's browser, for the tests of the report page
 browser:

@@ -5,51 +5,14 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from pathlib import Path
+from itertools import pairwise
 
 import pytest
+from layers import FILES, LAYERS, LEVELS, ROOT, imports, inner, longest_chain, modules, place
 
 import diffbcp_cli
 
-ROOT = Path(diffbcp_cli.__file__).parent
-LEVELS = [
-    ("errors", "devices", "units", "random", "tree", "watch", "options", "problem"),
-    ("operators", "priors", "lowrank"),
-    ("methods",),
-    ("run", "photos"),
-    ("estimators",),
-    ("jobs", "scoring", "training"),
-    ("cli",),
-]
-LAYERS = [name for level in LEVELS for name in level]
 NUMERICS = ["random", "units", "operators", "lowrank", "methods", "run", "estimators"]
-FILES = sorted(ROOT.rglob("*.py"))
-
-
-def place(path):
-    """The layer that a file belongs to; the package's own __init__ and __main__ have none."""
-    name = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return None if name in ("__init__", "__main__") else name
-
-
-def modules(path):
-    """Absolute names of all modules a file imports, anywhere in it."""
-    package = ["diffbcp_cli", *path.relative_to(ROOT).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            start = ".".join([*base, *([node.module] if node.module else [])])
-            yield from (f"{start}.{alias.name}" for alias in node.names)
-
-
-def inner(path):
-    """Layers of our own package that a file imports."""
-    for module in modules(path):
-        parts = module.split(".")
-        if parts[0] == "diffbcp_cli" and parts[1] != "__version__":
-            yield parts[1]
 
 
 def name_of(path):
@@ -70,15 +33,22 @@ def test_imports_point_to_earlier_layers_only(path):
         assert LAYERS.index(theirs) <= LAYERS.index(mine), f"{name_of(path)} imports {theirs}"
 
 
-def test_the_rule_sees_imports_of_every_form(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+def test_there_are_at_most_seven_levels():
+    assert len(LEVELS) <= 7
+    chain = longest_chain()
+    assert all(theirs in imports()[mine] for mine, theirs in pairwise(chain))
+    level = {name: number for number, names in enumerate(LEVELS) for name in names}
+    assert [level[name] for name in chain] == sorted((level[name] for name in chain), reverse=True)
+
+
+def test_the_rule_sees_imports_of_every_form(tmp_path):
     (tmp_path / "bcp").mkdir()
     path = tmp_path / "bcp" / "sweep.py"
     path.write_text(
         "from ..cli import app\nfrom .. import api, __version__\nfrom . import random\nfrom .state import State\n"
         "import diffbcp_cli.io.files\ndef f():\n    from ..weights.hub import Hub\n"
     )
-    assert sorted(inner(path)) == ["api", "bcp", "bcp", "cli", "io", "weights"]
+    assert sorted(inner(path, tmp_path)) == ["api", "bcp", "bcp", "cli", "io", "weights"]
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if place(p) not in ("cli", None)], ids=name_of)
@@ -142,6 +112,7 @@ def run(code):
 
 HELP = """
 import sys
+from itertools import pairwise
 from diffbcp_cli.cli.app import run
 for arguments in {arguments}:
     code = run(arguments)

@@ -1,0 +1,67 @@
+"""The packages of diffbcp_cli, their levels, and who imports whom: for tests and for docs/make_architecture.py."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import diffbcp_cli
+
+ROOT = Path(diffbcp_cli.__file__).parent
+LEVELS = [
+    ("errors", "devices", "units", "random", "tree", "watch", "options", "problem"),
+    ("operators", "priors", "lowrank"),
+    ("methods",),
+    ("run", "photos"),
+    ("estimators",),
+    ("jobs", "scoring", "training"),
+    ("cli",),
+]
+LAYERS = [name for level in LEVELS for name in level]
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def place(path: Path) -> str | None:
+    """The layer that a file belongs to; the package's own __init__ and __main__ have none."""
+    name = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    return None if name in ("__init__", "__main__") else name
+
+
+def modules(path: Path, root: Path = ROOT) -> Iterator[str]:
+    """Absolute names of all modules a file imports, anywhere in it."""
+    package = ["diffbcp_cli", *path.relative_to(root).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{start}.{alias.name}" for alias in node.names)
+
+
+def inner(path: Path, root: Path = ROOT) -> Iterator[str]:
+    """Layers of our own package that a file imports."""
+    for module in modules(path, root):
+        parts = module.split(".")
+        if parts[0] == "diffbcp_cli" and parts[1] != "__version__":
+            yield parts[1]
+
+
+def imports() -> dict[str, set[str]]:
+    """The other layers that each layer imports."""
+    found: dict[str, set[str]] = {name: set() for name in LAYERS}
+    for path in FILES:
+        mine = place(path)
+        if mine is not None:
+            found[mine] |= {theirs for theirs in inner(path) if theirs != mine}
+    return found
+
+
+def longest_chain() -> list[str]:
+    """The longest chain of layers each of which imports the next."""
+    below = imports()
+    best: dict[str, list[str]] = {}
+    for name in LAYERS:  # from the bottom up: what a layer imports comes before it
+        best[name] = [name, *max((best[other] for other in sorted(below[name])), key=len, default=[])]
+    return max(best.values(), key=len)
