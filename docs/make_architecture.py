@@ -152,7 +152,8 @@ def protocol(file: str, name: str) -> list[str]:
 def _method(node: ast.FunctionDef) -> list[str]:
     """A property as a field, a method as its signature; the comment goes above the line if it is too long."""
     answer = ast.unparse(node.returns) if node.returns else "None"
-    text = f"    def {node.name}({ast.unparse(node.args)}) -> {answer}: ..."
+    arguments = re.sub(r"(: [^,=]+)=", r"\1 = ", ast.unparse(node.args))  # spaces, as ruff wants them
+    text = f"    def {node.name}({arguments}) -> {answer}: ..."
     if any(ast.unparse(one) == "property" for one in node.decorator_list):
         text = f"    {node.name}: {answer}"
     inline = f"{text}  # {_first(node)}"
