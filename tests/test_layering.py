@@ -6,12 +6,14 @@ import ast
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from layers import FILES, LAYERS, LEVELS, ROOT, imports, inner, longest_chain, modules, place
 
 import diffbcp_cli
 
+TESTS = Path(__file__).parent
 NUMERICS = ["random", "units", "operators", "lowrank", "methods", "run", "estimators"]
 
 
@@ -21,6 +23,13 @@ def name_of(path):
 
 def test_every_module_has_its_layer():
     assert {place(path) for path in FILES} - {None} == set(LAYERS)
+
+
+def test_the_tests_mirror_the_tree():
+    """A folder of tests is a package of the same name; `laws` holds for every method, operator and estimator."""
+    folders = {path.parent.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")}
+    packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    assert folders - {"laws"} <= packages
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -112,7 +121,6 @@ def run(code):
 
 HELP = """
 import sys
-from itertools import pairwise
 from diffbcp_cli.cli.app import run
 for arguments in {arguments}:
     code = run(arguments)
