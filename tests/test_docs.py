@@ -117,6 +117,18 @@ def test_a_command_line_that_does_not_parse_is_found():
             parse(command, line)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_benchmark_is_called_as_it_wants_to_be(page: Path):
+    for script, line in re.findall(
+        r"python ((?:benchmarks|docs)/\w+\.py)([^`\n]*)", page.read_text(encoding="utf-8")
+    ):
+        source = (ROOT / script).read_text(encoding="utf-8")
+        options = dict(re.findall(r'add_argument\(\s*"(--[a-z-]+)"(.*?)\)\n', source, re.DOTALL))
+        typed = set(re.findall(r"--[a-z-]+", line))
+        assert typed <= set(options), f"{script}{line}"
+        assert {name for name, rest in options.items() if "required=True" in rest} <= typed, f"{script}{line}"
+
+
 def named_modules(text: str) -> set[str]:
     """Paths of Python files that a page names."""
     return set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)\b", text))
