@@ -14,8 +14,8 @@ import typer.main
 
 import diffbcp_cli.options
 from diffbcp_cli.cli.app import app
+from diffbcp_cli.cli.common import Common, default_text
 from diffbcp_cli.cli.help import EXAMPLES, PHOTOS, words_of
-from diffbcp_cli.cli.options import Common, default_text
 from diffbcp_cli.options import GROUPS, METHODS, PRESETS, Option, Options, allowed, flag, kinds, table
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"

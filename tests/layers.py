@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import diffbcp_cli
@@ -65,3 +66,42 @@ def longest_chain() -> list[str]:
     for name in LAYERS:  # from the bottom up: what a layer imports comes before it
         best[name] = [name, *max((best[other] for other in sorted(below[name])), key=len, default=[])]
     return max(best.values(), key=len)
+
+
+def module_of(name: str) -> str | None:
+    """The module of our own package that an imported name is, or is defined in; None for other packages."""
+    parts = name.split(".")
+    if parts[0] != "diffbcp_cli":
+        return None
+    for end in range(len(parts), 1, -1):
+        path = ROOT.joinpath(*parts[1:end])
+        if path.with_suffix(".py").exists() or (path / "__init__.py").exists():
+            return ".".join(parts[1:end])
+    return None  # the version, which the package itself has
+
+
+def module_imports() -> dict[str, set[str]]:
+    """The modules that each module imports; a package stands for its __init__."""
+    found = {}
+    for path in FILES:
+        if place(path) is not None:
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            found[name] = {theirs for one in modules(path) if (theirs := module_of(one))} - {name}
+    return found
+
+
+def longest_module_chain() -> list[str]:
+    """The longest chain of modules each of which imports the next; a circle is a ValueError."""
+    graph = module_imports()
+    under_way: list[str] = []
+
+    @cache
+    def longest(name: str) -> tuple[str, ...]:
+        if name in under_way:
+            raise ValueError(" > ".join([*under_way[under_way.index(name) :], name]))
+        under_way.append(name)
+        best = max((longest(other) for other in sorted(graph[name])), key=len, default=())
+        under_way.pop()
+        return (name, *best)
+
+    return list(max(map(longest, graph), key=len))

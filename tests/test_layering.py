@@ -9,7 +9,20 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from layers import FILES, LAYERS, LEVELS, ROOT, imports, inner, longest_chain, modules, place
+from layers import (
+    FILES,
+    LAYERS,
+    LEVELS,
+    ROOT,
+    imports,
+    inner,
+    longest_chain,
+    longest_module_chain,
+    module_imports,
+    module_of,
+    modules,
+    place,
+)
 
 import diffbcp_cli
 
@@ -40,6 +53,38 @@ def test_imports_point_to_earlier_layers_only(path):
     for theirs in inner(path):
         assert theirs in LAYERS, f"{name_of(path)} imports {theirs}"
         assert LAYERS.index(theirs) <= LAYERS.index(mine), f"{name_of(path)} imports {theirs}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_packages_of_one_level_do_not_know_each_other(path):
+    """All but those of the lowest level, which are in order."""
+    mine = place(path)
+    level = next((names for names in LEVELS[1:] if mine in names), ())
+    assert not {*inner(path)} & ({*level} - {mine})
+
+
+MOST_MODULES = 24  # in a chain of imports, with those inside functions
+
+
+def test_no_module_imports_itself_and_no_chain_of_imports_is_long():
+    chain = longest_module_chain()  # a circle is an error
+    print(f"{len(chain)} modules: {' > '.join(chain)}")
+    graph = module_imports()
+    assert all(theirs in graph[mine] for mine, theirs in pairwise(chain))
+    assert len(chain) <= MOST_MODULES, " > ".join(chain)
+
+
+def test_a_circle_is_seen(monkeypatch):
+    monkeypatch.setattr("layers.module_imports", lambda: {"a": {"b"}, "b": {"c"}, "c": {"b"}})
+    with pytest.raises(ValueError, match="b > c > b"):
+        longest_module_chain()
+
+
+def test_a_name_is_known_by_the_module_that_holds_it():
+    assert module_of("diffbcp_cli.operators.mask.Mask") == "operators.mask"
+    assert module_of("diffbcp_cli.operators.mask") == "operators.mask"
+    assert module_of("diffbcp_cli.options.Options") == "options"
+    assert module_of("torch.nn") is None
 
 
 def test_there_are_at_most_seven_levels():

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..options import Given, resolve
 from . import render
-from .options import Common
+from .common import Common
 
 if TYPE_CHECKING:
     from ..jobs.estimate import Look, NeededPrior

@@ -18,7 +18,7 @@ from typer.core import TyperCommand
 
 from ..options import GROUPS, Option, Options, allowed, flag, kinds, table
 from . import render
-from .options import Common, default_text
+from .common import Common, default_text
 
 EXAMPLES = {
     "inpaint": "diffbcp inpaint photo.png --mask mask.png -o out/",

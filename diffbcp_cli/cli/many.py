@@ -14,9 +14,9 @@ from rich.table import Table
 from ..errors import DiffbcpError
 from ..options import Given, resolve
 from . import render
+from .common import Common
 from .interrupt import stopping
 from .models import announce
-from .options import Common
 
 if TYPE_CHECKING:
     from ..jobs.plan import Plan, Request

@@ -12,9 +12,10 @@ import typer
 from ..errors import UsageError
 from ..options import Options, Recipe, resolve, to_toml
 from . import render
+from .common import Common
 from .interrupt import stopping
 from .models import announce
-from .options import Common, with_options
+from .options import with_options
 
 if TYPE_CHECKING:
     from ..jobs.job import Job

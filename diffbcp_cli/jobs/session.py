@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -119,18 +119,29 @@ def restore(
             f"windows of {side} pixels take about {need / 2**30:.1f} GB, more than the memory budget of "
             f"{options.memory_budget / 2**30:.1f} GB"
         )
-
-    def one(pixels: Floats, observed: Bools, inner: Options, name: str, at: Checkpoints) -> Restoration:
-        calibrates = inner.calibrate and hold_out.can_hold_out(observed)
-        if inner.calibrate and not calibrates:
-            watch.note("too little is known in it to calibrate its uncertainty")
-        inner = replace(inner, calibrate=calibrates)
-        return Whole(pixels, observed, inner, prior, name, watch, at).restore()
-
+    one = partial(_restore_window, prior=prior, watch=watch)
     restored = restore_in_windows(
         pixels, observed, options, side, one=one, name=name, watch=watch, checkpoints=checkpoints
     )
     return _keep(restored, pixels, observed)
+
+
+def _restore_window(
+    pixels: Floats,
+    observed: Bools,
+    options: Options,
+    name: str,
+    checkpoints: Checkpoints,
+    *,
+    prior: Prior | None,
+    watch: Watch,
+) -> Restoration:
+    """Restore one window; where too little of it is known it is not calibrated."""
+    calibrates = options.calibrate and hold_out.can_hold_out(observed)
+    if options.calibrate and not calibrates:
+        watch.note("too little is known in it to calibrate its uncertainty")
+    options = replace(options, calibrate=calibrates)
+    return Whole(pixels, observed, options, prior, name, watch, checkpoints).restore()
 
 
 def _keep(restored: Restoration, pixels: Floats, observed: Bools) -> Restoration:

@@ -80,6 +80,7 @@ class _Windows:
             self._resume(checkpoints.start)
         self.saved = len(self.blend.done)
         self.before, self.started = self.past.seconds, time.perf_counter()
+        self.due = time.monotonic() + checkpoints.every
 
     @property
     def seconds(self) -> float:
@@ -94,6 +95,13 @@ class _Windows:
         snapshot = WindowsSnapshot(len(blend.done), blend.mean, blend.var, blend.prior, self.past, running)
         self.checkpoints.save(snapshot)
         self.saved = len(blend.done)
+
+    def save_if_due(self) -> None:
+        """Save a checkpoint if it is time for one and there is more to do."""
+        if self.checkpoints.every and time.monotonic() >= self.due:
+            if len(self.blend.done) < len(self.all):
+                self.save()
+            self.due = time.monotonic() + self.checkpoints.every
 
     def _resume(self, start: WindowsSnapshot) -> None:
         """Go on from a checkpoint."""
@@ -130,7 +138,6 @@ def restore_in_windows(
     """
     work, rough = _Windows(pixels, observed, options, side, checkpoints), None
     restored: Restoration | None = None
-    last_saved = time.monotonic()
     for kind in {"samples", "film", "film-mp4"} & {*options.save}:
         watch.note(f"--save {kind} cannot be put together from windows and is left out")
     for window in work.all[len(work.blend.done) :]:
@@ -151,10 +158,7 @@ def restore_in_windows(
         work.past = work.past.with_one(restored, work.seconds)
         if not restored.finished:
             break
-        if checkpoints.every and time.monotonic() - last_saved >= checkpoints.every:
-            if len(work.blend.done) < len(work.all):
-                work.save()
-            last_saved = time.monotonic()
+        work.save_if_due()
     assert restored is not None
     together = _together(work, finished=restored.finished and len(work.blend.done) == len(work.all))
     return together if restored.std is not None else replace(together, std=None)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from diffbcp_cli.cli.options import Common
+from diffbcp_cli.cli.common import Common
 from diffbcp_cli.options import GROUPS, Options, flag, kinds, table
 
 
