@@ -113,9 +113,12 @@ def restoring() -> list[str]:
         parts.append(f"- `{name}`: {preset.help}. {values}; for large pictures fewer iterations still.")
     parts += ["", "### Methods", "", METHOD_NOTE, ""]
     for name, entry in METHODS.items():
-        needs = " It needs a prior." if entry.needs_prior else ""
+        needs = (
+            " It needs a prior." if entry.needs_prior else "" if entry.takes_prior else " It takes no prior."
+        )
+        needs += " It needs the noise level." if entry.needs_noise else ""
         own = ", ".join(f"`{flag(key)}`" for key in entry.options)
-        parts.append(f"- `{name}`: {entry.help}.{needs} Options: {own}.")
+        parts.append(f"- `{name}`: {entry.help}.{needs} Options: {own or 'none of its own'}.")
     return parts
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError, MaskError
-from ..options import Arguments, check
+from ..options import Arguments, Options, check
 from ..priors import load_prior
 from ..priors.base import Denoises, Prior, as_prior
 from ..problem import Restoration
@@ -83,7 +83,8 @@ def _restore(
 ) -> Restoration:
     if not np.isfinite(pixels[observed]).all():
         raise InputError("the image has NaN or infinite values among its observed pixels")
-    given = check({**options, "prior": prior if isinstance(prior, str) else "loaded"})
+    named = prior if isinstance(prior, str) else "loaded"
+    given = check(options if named == Options.prior else {**options, "prior": named})
     used = session.open_prior(given) if isinstance(prior, str) else as_prior(prior)
     restored = session.restore(pixels, observed, given, prior=used)
     shape = np.shape(image)

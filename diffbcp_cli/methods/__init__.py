@@ -10,7 +10,7 @@ from .base import Build, Info, Method
 
 __all__ = ["REGISTRY", "Build", "Info", "Method", "builder", "state_classes"]
 
-REGISTRY = {name: name.replace("-", "_") for name in METHODS}
+REGISTRY = {name: entry.module or name.replace("-", "_") for name, entry in METHODS.items()}
 """The module of each method, by the name that `--method` takes; `build` makes the method, and STATE_CLASSES are
 the dataclasses of its states. The table of options says the rest, without torch."""
 

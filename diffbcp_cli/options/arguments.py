@@ -30,6 +30,8 @@ class Arguments(TypedDict, total=False):
     calls: int
     finish: int
     pnp_step: Literal["exact", "repo"]
+    inpaint_radius: float
+    nlm_strength: float
     sigma: float | None
     seed: int
     chains: int

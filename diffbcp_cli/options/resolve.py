@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UsageError
+from .methods import METHODS
 from .spec import check_value, flag, table
-from .table import METHODS, PRESETS, Options, Preset
+from .table import PRESETS, Options, Preset
 
 Given = Mapping[str, Any]
 """Options that were set, by name; the values have been checked."""
@@ -58,13 +59,16 @@ def resolve(
     if isinstance(given, Options):
         return given
     _check_method(given)
+    method = METHODS[given.get("method", Options.method)]
     preset = PRESETS[given["preset"]] if given.get("preset") else Preset("", {})
     large = (height or 0) * (width or 0) > LARGE and given.get("size_defaults", True)
     large = large and takes(given.get("method", Options.method), "tensorize")  # they suit the low-rank model
     suited = _values_for_large({**preset.values, **given}, known, preset) if large else {}
     if any(name in given for name in _PAIR):
         suited = {name: value for name, value in suited.items() if name not in _PAIR}
-    values = {**preset.values, **suited, **given}
+    values = {**preset.values, **method.defaults, **suited, **given}
+    if not method.takes_prior:
+        values["prior"] = "none"
     if "stride" not in values:
         values["stride"] = max(1, values.get("patch_size", Options.patch_size) // 2)
     return Options(**values)
@@ -87,6 +91,8 @@ def _values_for_large(given: Given, known: float, preset: Preset) -> dict[str, A
 
 def takes(method: str, name: str) -> bool:
     """Whether a method has an option: its own, or one of all methods."""
+    if name == "prior":
+        return METHODS[method].takes_prior
     return name in METHODS[method].options or all(name not in entry.options for entry in METHODS.values())
 
 
@@ -94,7 +100,9 @@ def _check_method(given: Given) -> None:
     """Refuse an option that the chosen method does not have."""
     method = given.get("method", Options.method)
     for name in given:
-        if not takes(method, name):
+        if name == "prior" and not takes(method, name) and given[name] != "none":
+            raise UsageError(f"--method {method} has no use for a prior", hint="leave --prior out")
+        if name != "prior" and not takes(method, name):
             owners = [other for other, entry in METHODS.items() if name in entry.options]
             raise UsageError(
                 f"{flag(name)} is an option of {' and '.join(owners)}, not of {method}",

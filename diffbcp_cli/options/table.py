@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import UsageError
+from .methods import METHODS
 from .spec import check_value, option
 from .written import read_duration, read_results, read_size
 
@@ -18,40 +19,6 @@ IO, SAMPLING, PRIOR, MODEL = "Input and output", "Method and sampling", "Prior",
 COMPUTING, MANY = "Computing", "Many photographs"
 GROUPS = (IO, SAMPLING, PRIOR, MODEL, COMPUTING, MANY)
 
-
-@dataclass(frozen=True)
-class MethodEntry:
-    """What is known of a method without importing it.
-
-    help: what it is, in a few words. options: those that not every method takes. A method that takes --finish
-    has the refined picture as its estimate, another one the mean of its draws. needs_prior: --prior none is
-    refused. needs_noise: a noise level that is not given is estimated before the first draw.
-    """
-
-    help: str
-    options: tuple[str, ...]
-    needs_prior: bool = False
-    needs_noise: bool = False
-
-
-_LOW_RANK = (
-    *("rank", "block", "adapt_rank", "adapt_floor", "sweeps", "atom_patches"),
-    *("tensorize", "patch_size", "stride", "patch_weights"),
-)
-_REVERSE = ("rho_min", "rho_max", "solver", "calls")
-
-METHODS = {
-    "diffbcp": MethodEntry(
-        "a low-rank tensor and a prior, refined by the prior", (*_LOW_RANK, "coupling", *_REVERSE, "finish")
-    ),
-    "pnp-dm": MethodEntry(
-        "the prior alone; the mean of the draws", ("pnp_step", *_REVERSE), needs_prior=True, needs_noise=True
-    ),
-}
-"""Every method by the name that `--method` takes. An option that none of them lists belongs to all.
-
-The file of a method has its name: methods/diffbcp.py.
-"""
 
 EXTRAS = ("mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence", "film", "film-mp4")
 
@@ -148,6 +115,12 @@ class Options:
     )
     pnp_step: Literal["exact", "repo"] = option(
         "exact", SAMPLING, "repo: as in the published code, which is too sure of missing pixels."
+    )
+    inpaint_radius: float = option(
+        3.0, SAMPLING, "How far around a missing pixel known ones count, in pixels.", above=0
+    )
+    nlm_strength: float = option(
+        1.0, SAMPLING, "Strength of the filter, in units of the noise level.", above=0
     )
     sigma: float | None = option(
         None,
@@ -271,6 +244,11 @@ def _check_together(options: Options) -> None:
         raise UsageError(
             f"--method {options.method} draws from a prior and cannot do without one",
             hint="--prior natural, or --method diffbcp",
+        )
+    if METHODS[options.method].needs_noise and options.sigma is None and options.prior == "none":
+        raise UsageError(
+            f"--method {options.method} needs the noise level, and without a prior nothing estimates it",
+            hint="--sigma 0.02, or --prior natural",
         )
     if options.burn_in >= options.iterations:
         raise UsageError(

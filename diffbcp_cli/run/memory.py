@@ -17,7 +17,7 @@ _WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once hol
 def working_set(options: Options, height: int, width: int, channels: int) -> int:
     """Estimate the bytes that a run of one whole photograph takes."""
     pixels = height * width * channels
-    if not takes(options.method, "rank"):
+    if not takes(options.method, "tensorize"):
         entries, matrices, rows = 0, 0, 0
     elif options.tensorize == "reshape":
         entries, matrices, rows = pixels, _WHOLE_MATRICES, 0

@@ -32,7 +32,7 @@ from diffbcp_cli.options import (
     to_mapping,
     to_toml,
 )
-from diffbcp_cli.options.table import MethodEntry
+from diffbcp_cli.options.methods import MethodEntry
 
 NAMES = list(table(Options))
 DURATIONS = [name for name, one in table(Options).items() if one.read is read_duration]

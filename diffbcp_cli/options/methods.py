@@ -1,0 +1,84 @@
+"""The table of methods: what is known of each without importing it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MethodEntry:
+    """What is known of a method without importing it.
+
+    help: what it is, in a few words. options: those that not every method takes. A method that takes --finish
+    has the refined picture as its estimate, another one the mean of its draws. needs_prior: --prior none is
+    refused. needs_noise: a noise level that is not given is estimated by the prior before the first draw.
+    takes_prior: False if a prior has nothing to do in it. defaults: other values than those of the table for options
+    that are not set. module: the file in methods/, if it does not have the name of the method.
+    """
+
+    help: str
+    options: tuple[str, ...]
+    needs_prior: bool = False
+    needs_noise: bool = False
+    takes_prior: bool = True
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    module: str | None = None
+
+
+_LOW_RANK = (
+    *("rank", "block", "adapt_rank", "adapt_floor", "sweeps", "atom_patches"),
+    *("tensorize", "patch_size", "stride", "patch_weights"),
+)
+_REVERSE = ("rho_min", "rho_max", "solver", "calls")
+_ONE_STEP = {"iterations": 1, "burn_in": 0}
+
+METHODS = {
+    "diffbcp": MethodEntry(
+        "a low-rank tensor and a prior, refined by the prior", (*_LOW_RANK, "coupling", *_REVERSE, "finish")
+    ),
+    "pnp-dm": MethodEntry(
+        "the prior alone; the mean of the draws", ("pnp_step", *_REVERSE), needs_prior=True, needs_noise=True
+    ),
+    "telea": MethodEntry(
+        "fast marching from the known pixels (OpenCV); keeps their noise, no std",
+        ("inpaint_radius",),
+        takes_prior=False,
+        defaults=_ONE_STEP,
+        module="classical",
+    ),
+    "navier-stokes": MethodEntry(
+        "isophotes continued into the gaps (OpenCV); keeps the noise of known pixels, no std",
+        ("inpaint_radius",),
+        takes_prior=False,
+        defaults=_ONE_STEP,
+        module="classical",
+    ),
+    "biharmonic": MethodEntry(
+        "the smoothest surface through the known pixels (scikit-image); keeps their noise, no std",
+        (),
+        takes_prior=False,
+        defaults=_ONE_STEP,
+        module="classical",
+    ),
+    "nlm": MethodEntry(
+        "non-local means (OpenCV) of the picture that Telea's method fills; no std",
+        ("nlm_strength",),
+        needs_noise=True,
+        defaults=_ONE_STEP,
+        module="classical",
+    ),
+    "bm3d": MethodEntry(
+        "BM3D (its own package and licence) of the picture that Telea's method fills; no std",
+        (),
+        needs_noise=True,
+        defaults=_ONE_STEP,
+        module="classical",
+    ),
+}
+"""Every method by the name that `--method` takes. An option that none of them lists belongs to all.
+
+The file of a method has its name, methods/diffbcp.py, unless `module` says another one.
+"""
