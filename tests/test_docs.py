@@ -143,6 +143,15 @@ def test_every_module_that_a_page_names_exists(page: Path):
         assert inside or ("/" not in name and name in known), name
 
 
+def test_the_tables_to_add_to_are_where_the_page_says():
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    found = re.findall(r"`([A-Z]\w+)` in\s`([a-z_/]+\.py)`", page)
+    assert {"METHODS", "ARCHITECTURES", "Options"} <= {name for name, _ in found}
+    for name, path in found:
+        code = (ROOT / "diffbcp_cli" / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(class )?{name}\b", code, re.MULTILINE), f"{name} in {path}"
+
+
 def test_the_objects_of_the_eight_hops_exist():
     page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \d\. .*", page, re.MULTILINE)
