@@ -97,12 +97,12 @@ def run(pixels: Pixels, observed: Any, method: str, options: dict[str, Any]) -> 
         from diffbcp_cli.options import check
 
         cfg = check({**RUNS[method], **options})
-        outcome = restore(pixels, observed, cfg, prior=open_prior(cfg))
-        mean = outcome.mean
-        steps = len(outcome.trace.rank)
+        restored = restore(pixels, observed, cfg, prior=open_prior(cfg))
+        mean = restored.mean
+        steps = len(restored.trace.rank)
         extra = {
-            "noise": outcome.noise(outcome.cfg.burn_in)["std"],
-            "rank": outcome.trace.rank[-1],
+            "noise": restored.noise["std"],
+            "rank": restored.trace.rank[-1],
             "iterations": steps,
         }
     seconds, cpu = time.perf_counter() - started, time.process_time() - busy

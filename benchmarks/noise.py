@@ -43,11 +43,11 @@ def main() -> None:
                 rng = np.random.default_rng(0)
                 observed = rng.random(truth.shape) < share
                 pixels = (truth + level * rng.standard_normal(truth.shape)).astype(np.float32)
-                outcome = restore(pixels, observed, cfg, prior=prior, name=name)
-                noise = outcome.noise(outcome.cfg.burn_in)
-                quality = psnr(outcome.mean.clip(0, 1), truth)
+                restored = restore(pixels, observed, cfg, prior=prior, name=name)
+                noise = restored.noise
+                quality = psnr(restored.mean.clip(0, 1), truth)
                 interval = f"{noise['lower']:.4f} to {noise['upper']:.4f}"
-                tensor = outcome.tensor_noise(outcome.cfg.burn_in)["std"]
+                tensor = restored.numbers["tensor_noise"]["std"]
                 found = [f"{noise['std']:.4f}", interval, f"{tensor:.4f}"]
                 rows.append([name, task, f"{level:g}", *found, f"{quality:.2f}"])
                 scores = {"tensor_noise": tensor, "psnr": quality}

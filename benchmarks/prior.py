@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from diffbcp_cli.estimators.refine import finish
+from diffbcp_cli.estimators.plug_and_play import refine
 from diffbcp_cli.priors import load_prior
 
 Photo = NDArray[np.float64]  # (H, W, 3) on [0, 1]
@@ -38,7 +38,7 @@ def network_denoiser(name: str, *, calls: int = 1) -> Denoise:
 
     def denoise(noisy: Photo, noise_std: float) -> Photo:
         x = torch.from_numpy(2 * noisy - 1).permute(2, 0, 1).float()
-        found = finish(prior, x, torch.ones_like(x, dtype=torch.bool), x, 2 * noise_std, calls=calls)
+        found = refine(prior, x, torch.ones_like(x, dtype=torch.bool), x, 2 * noise_std, calls=calls)
         return (found.permute(1, 2, 0).double().numpy() + 1) / 2
 
     return denoise

@@ -40,17 +40,18 @@ def score(task: dict[str, Any]) -> dict[str, Any]:
         mean = CLASSICAL[task["method"]](pixels, observed)
     else:
         cfg = check({**task["options"], "prior": task["method"], "seed": task["seed"]})
-        outcome = restore(pixels, observed, cfg, prior=open_prior(cfg), name=task["name"])
-        mean = outcome.mean
-        error, spread = np.abs(mean - truth)[~observed], outcome.std[~observed]
-        scale = 1.0 if outcome.calibration is None else outcome.calibration.factor
+        restored = restore(pixels, observed, cfg, prior=open_prior(cfg), name=task["name"])
+        mean = restored.mean
+        error, spread = np.abs(mean - truth)[~observed], restored.std[~observed]
+        calibration = restored.numbers["calibration"]
+        scale = 1.0 if calibration is None else calibration["factor"]
         extra = {
-            "noise": outcome.noise(outcome.cfg.burn_in)["std"],
-            "rank": outcome.trace.rank[-1],
+            "noise": restored.noise["std"],
+            "rank": restored.trace.rank[-1],
             "raw90": float((error <= Z90 * spread / scale).mean()),
-            "pixels_converged": outcome.convergence.pixels_converged,
+            "pixels_converged": restored.numbers["diagnostics"]["pixels_converged"],
         }
-        if outcome.calibration is not None:
+        if calibration is not None:
             extra["calibrated90"] = float((error <= Z90 * spread).mean())
     mean = mean.clip(0, 1)
     if task["save"] is not None:

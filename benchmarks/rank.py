@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import damage, photographs, save, table
+
+from diffbcp_cli.watch import Progress, Watch
 
 RULES: dict[str, dict[str, Any]] = {
     "no adaptation": {"adapt_rank": False},
@@ -30,6 +31,17 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
+class Clock(Watch):
+    """A watch that notes the time of each step."""
+
+    def __init__(self) -> None:
+        self.stamps: list[float] = []
+
+    def progress(self, progress: Progress) -> None:
+        """Note the time."""
+        self.stamps.append(time.perf_counter())
+
+
 def measure(truth: Any, recipe: str, name: str, options: dict[str, Any], iterations: int) -> dict[str, float]:
     """Restore one photograph without a prior and measure."""
     from diffbcp_cli.jobs.session import restore
@@ -38,18 +50,12 @@ def measure(truth: Any, recipe: str, name: str, options: dict[str, Any], iterati
 
     pixels, observed = damage(truth, recipe, 0.025, 0, name)
     cfg = check({**options, "prior": "none", "iterations": iterations, "burn_in": iterations * 2 // 5})
-    stamps: list[float] = []
-
-    def watch(draws: Iterable[Any], total: int) -> Iterator[Any]:
-        for draw in draws:
-            stamps.append(time.perf_counter())
-            yield draw
-
-    outcome = restore(pixels, observed, cfg, prior=None, name=name, wrap=watch)
-    steps = np.diff(stamps[outcome.cfg.burn_in :])
+    clock = Clock()
+    restored = restore(pixels, observed, cfg, prior=None, name=name, watch=clock)
+    steps = np.diff(clock.stamps[restored.options.burn_in :])
     return {
-        "psnr": psnr(outcome.mean.clip(0, 1), truth),
-        "rank": outcome.trace.rank[-1],
+        "psnr": psnr(restored.mean.clip(0, 1), truth),
+        "rank": restored.trace.rank[-1],
         "seconds": float(np.median(steps)),
     }
 
