@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,6 +40,9 @@ class HubServer:
 
     repos: by id. requests: a line "METHOD path [range]" for each request. break_after: the CDN closes the
     next connection after so many bytes. damage: the CDN changes the bytes it sends, but not their number.
+
+    Hostile: headers replace those of every answer after the first `polite` ones. endless: bodies go on and on.
+    drip: they come one byte at a time, so many seconds apart. loop: every answer sends the client elsewhere.
     """
 
     def __init__(self, **repos: Repo) -> None:
@@ -45,6 +50,11 @@ class HubServer:
         self.requests: list[str] = []
         self.break_after: int | None = None
         self.damage = False
+        self.headers: dict[str, str] = {}
+        self.polite = 0  # answers that do not get them
+        self.endless = False
+        self.drip: float | None = None
+        self.loop = False
         handler = type("Handler", (_Handler,), {"hub": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
@@ -90,6 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         wanted = self.headers.get("Range", "")
         self.hub.requests.append(f"{self.command} {self.path} {wanted}".strip())
+        if self.hub.loop:
+            self._send(302, {"Location": f"{self.path.partition('?')[0]}?{len(self.hub.requests)}"}, b"")
+            return
         if self.path.startswith("/cdn/"):
             self._send_large(wanted)
             return
@@ -138,7 +151,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response(status)
-        for key, value in {**headers, "Content-Length": str(len(content))}.items():
+        all_headers = {**headers, "Content-Length": str(len(content))}
+        if len(self.hub.requests) > self.hub.polite:
+            all_headers |= self.hub.headers
+        if self.hub.endless and self.command == "GET":
+            del all_headers["Content-Length"]
+            self.close_connection = True
+        for key, value in all_headers.items():
             self.send_header(key, value)
         self.end_headers()
         if self.command == "HEAD":
@@ -146,4 +165,15 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.startswith("/cdn/") and self.hub.break_after is not None:
             content, self.hub.break_after = content[: self.hub.break_after], None
             self.close_connection = True
-        self.wfile.write(content)
+        with suppress(OSError):  # the client may have had enough
+            self._write(content)
+
+    def _write(self, content: bytes) -> None:
+        while self.hub.endless:
+            self.wfile.write(bytes(2**20))
+        if self.hub.drip is None:
+            self.wfile.write(content)
+            return
+        for byte in content:
+            self.wfile.write(bytes([byte]))
+            time.sleep(self.hub.drip)

@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import DiffbcpError, MemoryLimitError
-from . import mask, models, render
+from . import mask, models, render, streams
 from .doctor import doctor
 from .help import Help, ShortHelp
 from .restore import denoise, inpaint
@@ -55,6 +55,15 @@ app.add_typer(models.app, name="models")
 
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    with streams.forgiving() as talk:
+        code = _run(arguments)
+    if code == 0 and talk.lost is not None:
+        render.failure(talk.lost)
+        return talk.lost.exit_code
+    return code
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         app(args=arguments, prog_name="diffbcp")
     except DiffbcpError as error:
@@ -71,13 +80,11 @@ def run(arguments: list[str] | None = None) -> int:
             raise
         render.failure(said)
         return said.exit_code
-    except BrokenPipeError:
-        return 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return 0
 
 
 def main() -> None:
-    """Console entry point."""
+    """Run the command line and end the process; `diffbcp_cli.__main__` looks after signals too."""
     sys.exit(run())

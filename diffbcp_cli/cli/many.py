@@ -15,7 +15,7 @@ from ..errors import DiffbcpError
 from ..options import Given, resolve
 from . import render
 from .common import Common
-from .interrupt import stopping
+from .interrupt import Stop
 from .models import announce
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _COLOURS = {
 }
 
 
-def run_many(request: Request, cfg: Given, common: Common) -> None:
+def run_many(request: Request, cfg: Given, common: Common, stop: Stop) -> None:
     """Restore every photograph of the request; exit with 1 if some failed, 130 after an interruption."""
     from ..jobs import run, summary
     from ..jobs.plan import make_plan
@@ -47,18 +47,18 @@ def run_many(request: Request, cfg: Given, common: Common) -> None:
     files.ensure_writable(request.out)
     session = Session(cfg, resume=common.resume, overwrite=common.overwrite, wait=common.wait)
     started = time.perf_counter()
-    with stopping() as stop:
-        if plan.jobs:
-            _fetch_prior(cfg, common.quiet)
-        reports: list[Report] = []
-        with Overview(plan, quiet=common.quiet, paths=not common.as_json) as overview:
-            sharing = run.Sharing(common.jobs, common.engine, common.address)
-            for report in run.run(plan, session, sharing, tell=overview.tell, stopping=stop):
-                reports.append(report)
-                overview.add(report)
-        seconds = time.perf_counter() - started
-        document = summary.document(reports, cfg, seconds=seconds, shard=request.shard)
-        _save_summary(request, document)
+    stop.check()
+    if plan.jobs:
+        _fetch_prior(cfg, common.quiet)
+    reports: list[Report] = []
+    with Overview(plan, quiet=common.quiet, paths=not common.as_json) as overview:
+        sharing = run.Sharing(common.jobs, common.engine, common.address)
+        for report in run.run(plan, session, sharing, tell=overview.tell, stopping=stop):
+            reports.append(report)
+            overview.add(report)
+    seconds = time.perf_counter() - started
+    document = summary.document(reports, cfg, seconds=seconds, shard=request.shard)
+    _save_summary(request, document)
     if not common.quiet:
         show_table(reports, document)
     if common.as_json:

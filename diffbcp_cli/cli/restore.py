@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..options import Options, Recipe, resolve, to_toml
 from . import render
 from .common import Common
-from .interrupt import stopping
+from .interrupt import Stop, stopping
 from .models import announce
 from .options import with_options
 
@@ -61,6 +61,15 @@ def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Calla
     if common.print_config:
         sys.stdout.write(to_toml(recipe.given))
         return
+    with (
+        stopping() as stop
+    ):  # from here on: the imports take seconds, and a stop in them would be a traceback
+        _run_with(recipe, common, photos, choose, stop)
+
+
+def _run_with(
+    recipe: Recipe, common: Common, photos: list[str] | None, choose: Callable[[], MaskChoice], stop: Stop
+) -> None:
     from ..jobs import find as inputs
 
     mask, polarity = choose()
@@ -68,16 +77,17 @@ def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Calla
     _check_device(resolve(recipe.given))
     alone = len(request.inputs) == 1 and inputs.is_one_file(request.inputs[0])
     one = alone and request.shard is None and common.engine == "local"
+    stop.check()
     if common.dry_run:
         from .dry import show_plan
 
         show_plan([_job(request, recipe)] if one else request, recipe.given, common)
     elif one:
-        _run_one(request, recipe, common)
+        _run_one(request, recipe, common, stop)
     else:
         from .many import run_many
 
-        run_many(request, recipe.given, common)
+        run_many(request, recipe.given, common, stop)
 
 
 def _request(common: Common, named: list[str], mask: Path | str | None, polarity: Polarity) -> Request:
@@ -133,7 +143,7 @@ def _job(request: Request, recipe: Recipe) -> Job:
     )
 
 
-def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
+def _run_one(request: Request, recipe: Recipe, common: Common, stop: Stop) -> None:
     """Restore one photograph with a progress bar, and print the paths that were written."""
     from ..jobs.earlier import earlier_result
     from ..jobs.one import restore_photo
@@ -153,7 +163,7 @@ def _run_one(request: Request, recipe: Recipe, common: Common) -> None:
         announce=None if quiet else announce,
         bars=not quiet,
     )
-    with stopping() as stop, render.Bar(job.photo.name, stop, quiet=quiet) as bar:
+    with render.Bar(job.photo.name, stop, quiet=quiet) as bar:
         saved = restore_photo(job, session, bar)
     if not quiet:
         render.summary(dict(saved.record))

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from ..errors import UsageError
 from . import render
+from .interrupt import signals
 
 if TYPE_CHECKING:
     from ..training import Photos, Plan, TrainInfo, TrainSettings, TrainState
@@ -141,12 +142,9 @@ def _resumed(out: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> 
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM, so that the current step ends first."""
+    """Collect Ctrl-C, SIGTERM and SIGHUP, so that the current step ends first."""
     caught: list[int] = []
-    before = {
-        number: signal.signal(number, lambda got, _: caught.append(got))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, lambda got, _: caught.append(got)) for number in signals()}
     try:
         yield caught
     finally:

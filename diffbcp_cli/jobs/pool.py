@@ -6,9 +6,9 @@ import os
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -16,7 +16,7 @@ from ..errors import DiffbcpError
 from ..watch import Progress, Watch
 from .job import Job
 from .one import report_photo
-from .report import Report, failed
+from .report import Report, failed, interrupted
 from .session import Session
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -95,12 +95,12 @@ class _Pool:
     gpus: int
     workers: list[_Worker] = field(default_factory=list)
     deaths: Counter[str] = field(default_factory=Counter)
+    stopped: bool = False
 
     def run(self, tell: Tell, stopping: Stopping) -> Iterator[Report]:
-        told = False
         while self.waiting or self.workers:
-            if stopping() and not told:
-                told = True
+            if stopping() and not self.stopped:
+                self.stopped = True
                 self.waiting.clear()
                 for worker in self.workers:
                     _send(worker.pipe, None)
@@ -120,7 +120,8 @@ class _Pool:
             process = get_context("spawn").Process(
                 target=_serve, args=(theirs, self.session, gpu), daemon=True
             )
-            process.start()
+            with _deaf_to_signals():
+                process.start()
             theirs.close()
             _send(ours, job)
             self.workers.append(_Worker(process, ours, seat, job))
@@ -148,6 +149,8 @@ class _Pool:
         """A process died: try its photograph once more, then report it."""
         self._dismiss(worker)
         job, code = worker.job, worker.process.exitcode
+        if self.stopped:
+            return interrupted(job)
         self.deaths[job.name] += 1
         if self.deaths[job.name] < ATTEMPTS:
             self.waiting.appendleft(job)
@@ -167,6 +170,29 @@ class _Pool:
             worker.process.kill()
         for worker in list(self.workers):
             self._dismiss(worker)
+
+
+def _signals() -> list[signal.Signals]:
+    hang_up = getattr(signal, "SIGHUP", None)
+    return [signal.SIGINT, signal.SIGTERM, *([] if hang_up is None else [hang_up])]
+
+
+@contextmanager
+def _deaf_to_signals() -> Iterator[None]:
+    """Block the signals that ask for a stop; a process that starts meanwhile keeps them blocked.
+
+    Ctrl-C goes to all processes of a terminal. A worker takes seconds to start, and until it has said what it does
+    about signals it would die of one with a traceback. This process gets those that come, at the end of the block.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # multiprocessing would start it in the block, and unblock them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _send(pipe: Connection, message: Job | None) -> None:
@@ -210,8 +236,10 @@ def gpu_of(seat: int, gpus: int, visible: str | None) -> str:
 
 def _serve(pipe: Connection, session: Session, gpu: str | None) -> None:
     """A worker's life. Signals are for the parent, which passes them on through the pipe."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _signals():
         signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals())  # those that came meanwhile are dropped
     if gpu is not None:
         os.environ[VISIBLE] = gpu
     orders = _Orders(pipe)

@@ -106,9 +106,19 @@ def failed(job: Job, error: Exception) -> Report:
         error=said.message,
         hint=said.hint,
         exit_code=said.exit_code,
-        disk_full=isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL,
+        disk_full=any(isinstance(one, OSError) and one.errno in _FULL for one in _chain(error)),
         busy=isinstance(error, BusyError),
     )
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and what led to it, by cause or by context."""
+    found: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and one not in found:
+        found.append(one)
+        one = one.__cause__ or one.__context__
+    return found
 
 
 def interrupted(job: Job) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -15,6 +16,7 @@ from pathlib import Path
 from ..errors import OutputError, UsageError
 
 LONGEST_NAME = 220  # bytes of a name that a temporary file keeps; file systems take 255
+_NEARLY_FULL = 2**20  # bytes that are left
 _group: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("group", default=None)
 
 
@@ -43,7 +45,8 @@ def replacing(path: Path) -> Iterator[Path]:
                 temporary.unlink()
             raise
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {_reason(error)}", hint=_advice(error)) from error
+        known = _named(error, target.parent)
+        raise OutputError(f"cannot write {path}: {_reason(known)}", hint=_advice(known)) from known
 
 
 @contextmanager
@@ -144,6 +147,16 @@ def _refuse_special(path: Path) -> None:
         raise IsADirectoryError(0, "it is a folder")
     if not stat.S_ISREG(mode):
         raise OSError(0, "it is not a regular file")
+
+
+def _named(error: OSError, folder: Path) -> OSError:
+    """The same error with its number. NumPy has none for a full disk: '4096 requested and 0 written'."""
+    if error.errno is not None:
+        return error
+    with suppress(OSError):
+        if shutil.disk_usage(folder).free < _NEARLY_FULL:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return error
 
 
 def _reason(error: OSError) -> str:

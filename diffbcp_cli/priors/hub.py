@@ -1,7 +1,7 @@
 """Files from the Hugging Face Hub: from the cache if they are there, otherwise downloaded.
 
 `huggingface_hub` does the work, so HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE have their usual meaning.
-Each of its failures becomes a ModelError that says what to type.
+The server is not trusted: `guard` limits what it can do. Each failure becomes a ModelError that says what to type.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .. import __version__
 from ..errors import ModelError
+from .guard import LARGEST, SMALL_FILE, Limits, guarded, in_time, without_login
 from .registry import Source
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -72,23 +73,12 @@ class Hub:
             return self.pin(path)
         if self.out_of_reach:
             return None
-        from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
         try:
-            self._ask(file, weights=weights)
-            with _progress_bars(self.bars and weights):
-                found = hf_hub_download(
-                    self.repo,
-                    file,
-                    revision=self.revision,
-                    force_download=self.force,
-                    library_name="diffbcp",
-                    library_version=__version__,
-                )
-        except (
-            Exception
-        ) as error:  # its HTTP library may raise anything; `_explain` raises what it does not know
+            size = self._ask(file, weights=weights)
+            found = self._download(file, Limits(size if weights else SMALL_FILE), bars=self.bars and weights)
+        except Exception as error:  # its HTTP library may raise anything
             if _status(error) == 404 and not isinstance(
                 error, (RepositoryNotFoundError, RevisionNotFoundError)
             ):
@@ -107,18 +97,44 @@ class Hub:
             self.revision = parts[parts.index("snapshots") - 1]
         return path
 
-    def _ask(self, file: str, *, weights: bool) -> None:
-        """Ask the Hub about the file first: this fails at once where the download would retry for a long time."""
-        from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+    def _download(self, file: str, limits: Limits, *, bars: bool) -> str:
+        from huggingface_hub import hf_hub_download
 
-        facts = get_hf_file_metadata(hf_hub_url(self.repo, file, revision=self.revision))
+        def work() -> str:
+            return hf_hub_download(
+                self.repo,
+                file,
+                revision=self.revision,
+                force_download=self.force,
+                library_name="diffbcp",
+                library_version=__version__,
+            )
+
+        with guarded(limits), _progress_bars(bars):
+            return in_time(limits, work)
+
+    def _ask(self, file: str, *, weights: bool) -> int:
+        """Ask the Hub about the file first, and return its size.
+
+        This fails at once where the download would retry for a long time.
+        """
+        from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+        url, limits = hf_hub_url(self.repo, file, revision=self.revision), Limits(SMALL_FILE)
+        with guarded(limits):
+            facts = in_time(limits, lambda: get_hf_file_metadata(url))
         if not facts.commit_hash or not facts.etag:
             raise ModelError(
-                f"{constants.ENDPOINT} does not answer like the Hub",
+                f"{_endpoint()} does not answer like the Hub",
                 hint="check HF_ENDPOINT and the proxy settings",
             )
+        if facts.size is None or facts.size > (LARGEST if weights else SMALL_FILE):
+            size = "has no size" if facts.size is None else f"has {facts.size:,} bytes, too many for it"
+            raise ModelError(
+                f"{_endpoint()} says that {file} {size}", hint="check HF_ENDPOINT and the proxy settings"
+            )
         if not weights:
-            return
+            return facts.size
         wanted, offered = self.source.sha256, facts.etag
         if wanted and SHA256.fullmatch(offered) and offered != wanted:
             raise ModelError(
@@ -127,6 +143,7 @@ class Hub:
             )
         if self.announce and (self.force or self.cached(file) is None):
             self.announce(Download(self.source, file, facts.size, facts.commit_hash))
+        return facts.size
 
     @property
     def _need(self) -> str:
@@ -140,11 +157,11 @@ class Hub:
         return "/" in self.source.name
 
     def _explain(self, error: Exception) -> ModelError:
-        """Explain a failure of huggingface_hub, and what to type. Any other exception is raised as it is."""
-        from huggingface_hub import constants, errors
+        """Explain a failure of huggingface_hub, and what to type."""
+        from huggingface_hub import errors
 
         name, repo, again = self.source.name, self.repo, f"diffbcp models pull {self.source.name}"
-        page = f"{constants.ENDPOINT}/{repo}"
+        page = f"{_endpoint()}/{repo}"
         status, no_folder = _status(error), f"there is no folder {name}, and " if self.named_by_id else ""
         if isinstance(error, ModelError):
             return error
@@ -163,7 +180,7 @@ class Hub:
         if status in (401, 403):
             return ModelError(
                 f"the Hub does not let us into {repo} ({status}): it is private, or the token is not valid",
-                hint=f"HF_TOKEN=... {again}, with a token from {constants.ENDPOINT}/settings/tokens",
+                hint=f"HF_TOKEN=... {again}, with a token from {_endpoint()}/settings/tokens",
             )
         if isinstance(error, errors.OfflineModeIsEnabled):
             return ModelError(
@@ -181,7 +198,7 @@ class Hub:
             return ModelError(f"{self.repo} is not an id on the Hub", hint="ids look like owner/name")
         if _unreachable(error):
             return ModelError(
-                f"the prior {self.source.name} {self._need}, and {constants.ENDPOINT} is out of reach",
+                f"the prior {self.source.name} {self._need}, and {_endpoint()} is out of reach",
                 hint=f"check the connection, then: {again}; or copy a folder here: --prior FOLDER",
             )
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -189,9 +206,17 @@ class Hub:
                 f"the disk is full: {constants.HF_HUB_CACHE}",
                 hint="make room, or set HF_HOME to a larger disk",
             )
-        if isinstance(error, OSError):
-            return ModelError(f"the download of {self.repo} broke off: {error}", hint=f"again: {again}")
-        raise error
+        reason = without_login(str(error).strip().split("\n")[0]) or type(error).__name__
+        if "TooManyRedirects" in _names(error):
+            reason = f"{_endpoint()} sends us from one address to the next without end"
+        return ModelError(f"the download of {self.repo} broke off: {reason}", hint=f"again: {again}")
+
+
+def _endpoint() -> str:
+    """The address of the Hub, without a password."""
+    from huggingface_hub import constants
+
+    return without_login(constants.ENDPOINT)
 
 
 def _status(error: Exception) -> int | None:
@@ -202,8 +227,11 @@ def _status(error: Exception) -> int | None:
 
 def _unreachable(error: Exception) -> bool:
     """Whether there was no answer at all, by the names of the exceptions of httpx and requests."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & {"TransportError", "ConnectionError", "Timeout", "LocalEntryNotFoundError"})
+    return bool(_names(error) & {"TransportError", "ConnectionError", "Timeout", "LocalEntryNotFoundError"})
+
+
+def _names(error: Exception) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
 
 
 @contextmanager

@@ -247,3 +247,17 @@ def test_a_read_only_output_is_refused(photos, disk, capsys):
     for inputs in (photos, photos / "a.png"):
         assert run(["denoise", str(inputs), "-o", str(disk), *TINY]) == 2
         assert "read-only" in capsys.readouterr().err
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_a_map_is_recognised(photos, disk, capsys):
+    """NumPy's own error for it has no number: std.tiff is what does not fit."""
+    remount(disk, "size=1m")
+    for number in range(4):
+        pixels = np.random.default_rng(number).integers(0, 256, (256, 256)).astype(np.uint8)
+        Image.fromarray(pixels).save(photos / f"{number}.png")
+    (disk / "ballast").write_bytes(bytes(800_000))  # room for mean.png, not for std.tiff
+    assert run(["denoise", str(photos), "-o", str(disk), *TINY, "--json"]) == 1
+    said = capsys.readouterr()
+    assert "0.std.tiff: no space left on device" in said.err
+    document = json.loads(said.out)
+    assert (document["failed"], document["left"]) == (1, 3)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
@@ -81,6 +86,70 @@ def test_a_lost_node_changes_nothing_in_the_results(photos, tmp_path, cluster):
     ]
     assert pictures(there) == pictures(here)
     assert not [path for path in there.iterdir() if path.name.startswith(".")]
+
+
+STRANGER = """
+import sys, ray
+try:
+    ray.init(address=sys.argv[1], logging_level="error", log_to_driver=False)
+    print("let in", ray.get(ray.remote(lambda: 42).remote(), timeout=20))
+except Exception as error:
+    print("refused", type(error).__name__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for sockets in /proc")
+def test_a_cluster_of_our_own_listens_here_only_and_refuses_strangers(photos, tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'diffbcp[ray]'")
+    command = [sys.executable, "-m", "diffbcp_cli", "denoise", str(photos), "-o", str(tmp_path / "out")]
+    command += [
+        "--prior",
+        "none",
+        "--engine",
+        "ray",
+        "-j",
+        "1",
+        "--iterations",
+        "100000",
+        "--rank",
+        "4",
+        "--quiet",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        main = psutil.Process(process.pid)
+        end, address = time.monotonic() + 90, None
+        while address is None or not list((tmp_path / "out").glob(".*.lock")):  # until it computes
+            assert time.monotonic() < end
+            assert process.poll() is None, process.communicate()
+            for one in main.children(recursive=True):
+                with suppress(psutil.Error):
+                    address = next((a for a in one.cmdline() if a.startswith("--gcs-address=")), address)
+            time.sleep(0.3)
+        hosts = set()
+        for one in [main, *main.children(recursive=True)]:
+            with suppress(psutil.Error):
+                hosts |= {c.laddr.ip for c in one.net_connections("inet") if c.status == "LISTEN"}
+        assert hosts
+        assert {host.removeprefix("::ffff:") for host in hosts} <= {"127.0.0.1", "::1"}
+        stranger = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        stranger |= {"HOME": str(tmp_path), "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # stay on loopback
+        said = subprocess.run(
+            [sys.executable, "-c", STRANGER, address.partition("=")[2]],
+            env=stranger,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert "let in" not in said.stdout
+        assert "refused" in said.stdout, said
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=90)
+    assert process.returncode == 130
 
 
 def test_without_ray_the_engine_says_what_to_install(photos, tmp_path, monkeypatch, capsys):
