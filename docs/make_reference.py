@@ -137,7 +137,8 @@ def arguments() -> str:
     """The module options/arguments.py."""
     lines = [ARGUMENTS_TOP]
     for name, one in table(Options).items():
-        kind = str(Options.__annotations__[name]).replace("'", '"')
+        declared = next(of for of in Options.__mro__ if name in vars(of).get("__annotations__", {}))
+        kind = str(declared.__annotations__[name]).replace("'", '"')
         if kinds(Options)[name] is tuple:
             kind = f"{kind} | list[str] | str"
         elif one.read is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..options import Option, option
-from ..options.table import IO, MANY, SAMPLING
+from ..options.spec import IO, MANY, SAMPLING
 from ..options.written import read_size
 
 INPAINT = ("inpaint",)

@@ -113,7 +113,7 @@ def _option_changes(record: Record, given: Given | Options) -> list[str]:
     free = [*_HOW]
     if set(now["save"]) <= set(used["save"]):  # more than was asked for is there
         free.append("save")
-    if not now["until_converged"]:
+    if not now.get("until_converged"):
         free.append("max_iterations")
     return changed_options(used, now, free) and changed_options(asked, now, free)
 

@@ -28,6 +28,7 @@ from .report import explain
 
 _BUNDLED_PARAMETERS = 6_441_496
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
+_WITH_GRADIENT = 3  # what a call with its gradient costs, in calls
 _BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
 
 
@@ -96,7 +97,15 @@ def seconds(pixels: int, channels: int, cfg: Options, prior: NeededPrior | None)
     size = (prior.parameters or _BUNDLED_PARAMETERS) / _BUNDLED_PARAMETERS if prior is not None else 0.0
     call = _PER_CALL * pixels * size
     steps = cfg.chains * cfg.iterations
-    return steps * (cfg.sweeps * sweep + cfg.calls * call) + calls_after(finish, pixels) * call
+    return steps * (cfg.sweeps * sweep + _calls(cfg) * call) + calls_after(finish, pixels) * call
+
+
+def _calls(cfg: Options) -> int:
+    """What a step costs, in network calls."""
+    if takes(cfg.method, "dps_zeta"):
+        return _WITH_GRADIENT
+    known = [name for name in ("calls", "ode_steps") if takes(cfg.method, name)]
+    return int(getattr(cfg, known[0])) if known else 1
 
 
 def memory(height: int, width: int, channels: int, cfg: Options, prior: NeededPrior | None) -> float:

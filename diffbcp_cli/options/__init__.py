@@ -7,8 +7,8 @@ from .arguments import Arguments
 from .files import Recipe, read_recipe, read_toml, to_toml
 from .methods import METHODS
 from .resolve import LARGE, Given, check, lay, resolve, takes, to_mapping
-from .spec import Option, allowed, check_value, flag, kinds, option, table
-from .table import EXTRAS, GROUPS, PRESETS, Options
+from .spec import GROUPS, Option, allowed, check_value, flag, kinds, option, table
+from .table import EXTRAS, PRESETS, Options
 from .written import read_duration, read_size
 
 __all__ = [

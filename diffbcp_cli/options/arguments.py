@@ -10,6 +10,14 @@ from typing import Literal, TypedDict
 class Arguments(TypedDict, total=False):
     """Options by name, for `**options: Unpack[Arguments]`; times and sizes may be written as text."""
 
+    start_level: float
+    pir_lambda: float
+    pir_zeta: float
+    ddrm_eta: float
+    ddrm_eta_b: float
+    dps_zeta: float
+    ode_steps: int
+    daps_spread: float
     method: str
     preset: str | None
     iterations: int

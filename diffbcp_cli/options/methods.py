@@ -16,7 +16,8 @@ class MethodEntry:
     has the refined picture as its estimate, another one the mean of its draws. needs_prior: --prior none is
     refused. needs_noise: a noise level that is not given is estimated by the prior before the first draw.
     takes_prior: False if a prior has nothing to do in it. defaults: other values than those of the table for options
-    that are not set. module: the file in methods/, if it does not have the name of the method.
+    that are not set. module: the file in methods/, if it does not have the name of the method. path: it has as many
+    steps as --iterations says, of which the last one counts, and takes none of OF_CHAINS.
     """
 
     help: str
@@ -26,6 +27,11 @@ class MethodEntry:
     takes_prior: bool = True
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     module: str | None = None
+    path: bool = False
+
+
+OF_CHAINS = ("burn_in", "thin", "until_converged", "max_iterations", "calibrate")
+"""What only a method whose every state is a draw can be asked for."""
 
 
 _LOW_RANK = (
@@ -34,6 +40,7 @@ _LOW_RANK = (
 )
 _REVERSE = ("rho_min", "rho_max", "solver", "calls")
 _ONE_STEP = {"iterations": 1, "burn_in": 0}
+_20_STEPS = {"iterations": 20}
 
 METHODS = {
     "diffbcp": MethodEntry(
@@ -41,6 +48,37 @@ METHODS = {
     ),
     "pnp-dm": MethodEntry(
         "the prior alone; the mean of the draws", ("pnp_step", *_REVERSE), needs_prior=True, needs_noise=True
+    ),
+    "diffpir": MethodEntry(
+        "denoise, fit the data, go down a noise level; few steps, no std from one run",
+        ("start_level", "pir_lambda", "pir_zeta"),
+        needs_prior=True,
+        needs_noise=True,
+        defaults=_20_STEPS,
+        path=True,
+    ),
+    "ddrm": MethodEntry(
+        "down the noise levels, the data mixed in entry by entry; few steps, no std from one run",
+        ("start_level", "ddrm_eta", "ddrm_eta_b"),
+        needs_prior=True,
+        needs_noise=True,
+        defaults=_20_STEPS,
+        path=True,
+    ),
+    "dps": MethodEntry(
+        "reverse diffusion with a gradient step towards the data; slow, no std from one run",
+        ("start_level", "dps_zeta"),
+        needs_prior=True,
+        defaults={"iterations": 1000},
+        path=True,
+    ),
+    "daps": MethodEntry(
+        "a clean picture, the data, fresh noise, level by level; slow, no std from one run",
+        ("start_level", "ode_steps", "daps_spread"),
+        needs_prior=True,
+        needs_noise=True,
+        defaults={"iterations": 200},
+        path=True,
     ),
     "telea": MethodEntry(
         "fast marching from the known pixels (OpenCV); keeps their noise, no std",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UsageError
-from .methods import METHODS
+from .methods import METHODS, OF_CHAINS
 from .spec import check_value, flag, table
 from .table import PRESETS, Options, Preset
 
@@ -69,6 +69,8 @@ def resolve(
     values = {**preset.values, **method.defaults, **suited, **given}
     if not method.takes_prior:
         values["prior"] = "none"
+    if method.path:
+        values["burn_in"] = values.get("iterations", Options.iterations) - 1
     if "stride" not in values:
         values["stride"] = max(1, values.get("patch_size", Options.patch_size) // 2)
     return Options(**values)
@@ -93,6 +95,8 @@ def takes(method: str, name: str) -> bool:
     """Whether a method has an option: its own, or one of all methods."""
     if name == "prior":
         return METHODS[method].takes_prior
+    if METHODS[method].path and name in OF_CHAINS:
+        return False
     return name in METHODS[method].options or all(name not in entry.options for entry in METHODS.values())
 
 
@@ -103,7 +107,7 @@ def _check_method(given: Given) -> None:
         if name == "prior" and not takes(method, name) and given[name] != "none":
             raise UsageError(f"--method {method} has no use for a prior", hint="leave --prior out")
         if name != "prior" and not takes(method, name):
-            owners = [other for other, entry in METHODS.items() if name in entry.options]
+            owners = [other for other in METHODS if takes(other, name)]
             raise UsageError(
                 f"{flag(name)} is an option of {' and '.join(owners)}, not of {method}",
                 hint=f"leave it out, or --method {owners[0]}",

@@ -13,6 +13,9 @@ from typing import Any, Literal, ParamSpec, get_args, get_origin, get_type_hints
 from ..errors import UsageError
 from .written import read_size, written_size
 
+IO, SAMPLING, PRIOR, MODEL = "Input and output", "Method and sampling", "Prior", "Low-rank model"
+OWN, COMPUTING, MANY = "Options of single methods", "Computing", "Many photographs"
+GROUPS = (IO, SAMPLING, PRIOR, MODEL, OWN, COMPUTING, MANY)
 COMMANDS = ("inpaint", "denoise")
 P = ParamSpec("P")
 

@@ -12,13 +12,9 @@ from typing import Any, Literal
 
 from ..errors import UsageError
 from .methods import METHODS
-from .spec import check_value, option
+from .own import OwnOptions
+from .spec import COMPUTING, IO, MODEL, PRIOR, SAMPLING, check_value, option
 from .written import read_duration, read_results, read_size
-
-IO, SAMPLING, PRIOR, MODEL = "Input and output", "Method and sampling", "Prior", "Low-rank model"
-COMPUTING, MANY = "Computing", "Many photographs"
-GROUPS = (IO, SAMPLING, PRIOR, MODEL, COMPUTING, MANY)
-
 
 EXTRAS = ("mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence", "film", "film-mp4")
 
@@ -46,7 +42,7 @@ PRESETS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(OwnOptions):
     """Every option of a run, resolved to a value; the names are those of the command line."""
 
     method: str = option("diffbcp", SAMPLING, "Restoration method.", choices=METHODS)

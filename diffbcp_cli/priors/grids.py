@@ -49,6 +49,18 @@ def power_grid(start: float, calls: int, *, exponent: float = 3.0, last: float =
     return torch.cat([start * roots**exponent, torch.zeros(1, dtype=torch.float64)])
 
 
+def vp_levels(start: float, steps: int, *, power: float = 1.0, end: float = 1e-3) -> Tensor:
+    """(steps + 1,) levels: those of `steps` times of the variance-preserving process, then zero.
+
+    The times go from t(start) down to `end` as 1 - (i / (steps - 1))^power: evenly, or most of them low if power < 1.
+    """
+    first = float(PAPER.time(torch.tensor(start, dtype=torch.float64)))
+    if steps < 1 or first <= end:
+        raise ValueError(f"no {steps} levels from {start}")
+    falling = 1 - torch.linspace(0.0, 1.0, steps, dtype=torch.float64) ** power
+    return torch.cat([PAPER.sigma(end + (first - end) * falling), torch.zeros(1, dtype=torch.float64)])
+
+
 def vp_times(start: float, *, steps: int = 100, end: float = 1e-3) -> Tensor:
     """The times of the paper's solver: t(start), the grid below it, then zero.
 

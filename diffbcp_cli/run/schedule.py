@@ -14,6 +14,7 @@ from ..problem import Problem
 from ..watch import Watch
 
 FEWEST_ITERATIONS = 5  # that a time budget will choose
+TIMED_STEPS = 4  # the first two pay for starting up
 
 
 def within_budget(
@@ -33,6 +34,8 @@ def within_budget(
         return options, build(options)
     started = time.perf_counter()
     method = build(options)
+    if method.length is not None and method.length < TIMED_STEPS:
+        return options, method
     cost = _seconds_per_step(method, problem)
     spent = after() + time.perf_counter() - started
     affordable = int((options.time_budget - spent) / cost / options.chains)
@@ -44,14 +47,14 @@ def within_budget(
         + (" (it is too short and will be overrun)" if affordable < iterations else "")
     )
     chosen = replace(options, time_budget=None, iterations=iterations, burn_in=burn_in)
-    return chosen, method.planned(burn_in=burn_in)
+    return chosen, method.planned(burn_in=burn_in) if method.length is None else build(chosen)
 
 
 def _seconds_per_step(method: Method[Any], problem: Problem) -> float:
-    """Time two steps at full cost; the two before them pay for starting up."""
+    """Time some steps at full cost; the first two are left out."""
     method, rng = method.without_warm_up(), random.generator(0, problem.device)
     state, times = method.init(rng=rng), []
-    for _ in range(4):
+    for _ in range(TIMED_STEPS):
         state, _ = method.step(state, rng=rng)
         times.append(time.perf_counter())
-    return (times[3] - times[1]) / 2
+    return (times[-1] - times[1]) / (TIMED_STEPS - 2)

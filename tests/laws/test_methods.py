@@ -83,7 +83,7 @@ def test_it_draws_small_grey_pictures_and_whole_ones(name, size, complete):
     for info in infos:
         assert info.image.shape == (size[2], size[0], size[1])
         assert bool(info.image.isfinite().all())
-        assert info.noise_std > 0
+        assert info.noise_std is None or info.noise_std > 0
     assert not torch.equal(infos[-1].image, infos[-2].image)
 
 
@@ -93,7 +93,7 @@ def test_what_the_schedule_asks_of_it_keeps_it_a_method(name):
     for other in (method.planned(burn_in=1), method.without_warm_up()):
         rng = tiny.rng(0)
         _, infos = steps(other, other.init(rng=rng), 4, rng)
-        assert infos[-1].prior_image is not None
+        assert infos[-1].prior_image is not None or method.kind == "path"
 
 
 @every_method
@@ -210,7 +210,8 @@ def test_a_folder_is_restored_with_records_and_every_picture(name, tmp_path):
     hole[4:8, 3:11] = 255
     Image.fromarray(hole).save(tmp_path / "mask.png")
     words = ["inpaint", str(photos), "--mask", str(tmp_path / "mask.png"), "-o", str(out), "-q", "-j", "1"]
-    short = ["--method", name, "--iterations", "4", "--burn-in", "2", "--seed", "3", "--threads", "1"]
+    short = ["--method", name, "--iterations", "4", "--seed", "3", "--threads", "1"]
+    short += ["--burn-in", "2"] if takes(name, "burn_in") else []
     extras = ["--save", "samples,interval,prior,panel,trace,convergence"]
     short += ["--finish", "1"] if takes(name, "finish") else []
     assert run([*words, *short, *extras]) == 0

@@ -209,6 +209,19 @@ def test_an_option_of_another_method_is_refused(monkeypatch):
     assert resolve(check(record)) == found
 
 
+def test_a_path_takes_no_option_of_chains_and_its_last_step_counts(monkeypatch):
+    walk = MethodEntry("a walk", ("sweeps",), path=True, defaults={"sweeps": 9, "iterations": 7})
+    monkeypatch.setitem(METHODS, "walk", walk)
+    for name, value in (("burn_in", 5), ("thin", 2), ("calibrate", True), ("until_converged", True)):
+        with pytest.raises(UsageError, match=r"is an option of diffbcp and .*, not of walk"):
+            resolve({"method": "walk", name: value})
+    found = resolve({"method": "walk"})
+    assert (found.sweeps, found.iterations, found.burn_in) == (9, 7, 6)
+    assert resolve({"method": "walk", "iterations": 1}).burn_in == 0
+    assert not {"burn_in", "thin"} & set(to_mapping(found))
+    assert resolve(check(to_mapping(found))) == found
+
+
 # --- sizes and presets -----------------------------------------------------------------------------------
 
 

@@ -38,3 +38,17 @@ def test_vp_time_and_sigma_are_inverses_down_to_tiny_levels():
     betas = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
     last = ((1 - torch.exp(torch.log1p(-betas).sum())) / torch.exp(torch.log1p(-betas).sum())).sqrt()
     assert vp.time(last) == pytest.approx(1.0, abs=0.005)
+
+
+def test_levels_are_those_of_times_that_fall_evenly_or_are_mostly_low():
+    even, low = grids.vp_levels(4.0, 5), grids.vp_levels(4.0, 5, power=0.5)
+    for levels in (even, low):
+        assert levels.tolist() == sorted(levels.tolist(), reverse=True)
+        assert (float(levels[0]), float(levels[-1])) == (pytest.approx(4.0), 0.0)
+        assert float(levels[-2]) == pytest.approx(float(grids.PAPER.sigma(torch.tensor(1e-3))), rel=1e-5)
+    steps = grids.PAPER.time(even[:-1]).diff()
+    torch.testing.assert_close(steps, steps[:1].expand_as(steps))
+    assert bool((low[1:-2] < even[1:-2]).all())
+    assert grids.vp_levels(4.0, 1).tolist() == [pytest.approx(4.0), 0.0]
+    with pytest.raises(ValueError, match="no 0 levels"):
+        grids.vp_levels(4.0, 0)

@@ -1,0 +1,29 @@
+"""Options that only some methods take; the table of methods says which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .spec import OWN, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnOptions:
+    """The options of single methods, which are part of `Options`."""
+
+    start_level: float = option(
+        4.0, OWN, "Noise level to start at, on the [-1, 1] scale; DDPM networks know up to 152.", least=0.5
+    )
+    pir_lambda: float = option(1.0, OWN, "How much the denoised picture counts against the data.", above=0)
+    pir_zeta: float = option(1.0, OWN, "Share of the noise that is drawn anew in a step.", least=0, most=1)
+    ddrm_eta: float = option(
+        0.85, OWN, "Share of the noise that is drawn anew in a step; 1: all of it.", least=0, most=1
+    )
+    ddrm_eta_b: float = option(
+        1.0, OWN, "Weight of the data while they are clearer than the picture.", least=0, most=1
+    )
+    dps_zeta: float = option(0.5, OWN, "Length of the step towards the data.", least=0)
+    ode_steps: int = option(5, OWN, "Network calls for the clean picture of a level.", least=1)
+    daps_spread: float = option(
+        0.5, OWN, "Spread of a draw about the clean picture, in noise levels; the paper has 1.", above=0
+    )
