@@ -62,12 +62,27 @@ def build(name, problem, **more):
     return builder(name)(problem, gaussian(), options_of(name, **more), Seeds(0, ""), Watch())
 
 
+def count_of(method):
+    """The steps of a short run: a path has no more than its length."""
+    return STEPS if method.length is None else min(STEPS, method.length)
+
+
 def steps(method, state, count, rng):
     infos = []
     for _ in range(count):
         state, info = method.step(state, rng=rng)
         infos.append(info)
     return state, infos
+
+
+BUILT = {name: build(name, problem_of()) for name in REGISTRY}
+CHAINS = [name for name, method in BUILT.items() if method.kind == "chain"]
+LONG = [name for name, method in BUILT.items() if count_of(method) > 4]  # those that can be interrupted
+NOT_TO_THE_BIT = {"bm3d": 1e-6}
+"""Methods of another package that does not give the same bits twice: how far its results may be apart.
+
+The package bm3d differs by up to 3e-7 between two calls with the same input in one process.
+"""
 
 
 # --- a method runs ---------------------------------------------------------------------------------------
@@ -79,12 +94,13 @@ def test_it_draws_small_grey_pictures_and_whole_ones(name, size, complete):
     method = build(name, problem_of(*size, complete=complete))
     assert method.kind in ("chain", "path")
     rng = tiny.rng(0)
-    _, infos = steps(method, method.init(rng=rng), STEPS, rng)
+    _, infos = steps(method, method.init(rng=rng), count_of(method), rng)
     for info in infos:
         assert info.image.shape == (size[2], size[0], size[1])
         assert bool(info.image.isfinite().all())
         assert info.noise_std is None or info.noise_std > 0
-    assert not torch.equal(infos[-1].image, infos[-2].image)
+    assert (method.kind == "path") == (method.length is not None)
+    assert method.kind == "path" or not torch.equal(infos[-1].image, infos[-2].image)
 
 
 @every_method
@@ -92,7 +108,8 @@ def test_what_the_schedule_asks_of_it_keeps_it_a_method(name):
     method = build(name, problem_of())
     for other in (method.planned(burn_in=1), method.without_warm_up()):
         rng = tiny.rng(0)
-        _, infos = steps(other, other.init(rng=rng), 4, rng)
+        _, infos = steps(other, other.init(rng=rng), min(4, count_of(other)), rng)
+        assert bool(infos[-1].image.isfinite().all())
         assert infos[-1].prior_image is not None or method.kind == "path"
 
 
@@ -104,7 +121,7 @@ def test_less_memory_changes_no_draw(name):
         images = []
         for one in (method, smaller):
             rng = tiny.rng(0)
-            images.append(steps(one, one.init(rng=rng), 4, rng)[1][-1].image)
+            images.append(steps(one, one.init(rng=rng), min(4, count_of(one)), rng)[1][-1].image)
         torch.testing.assert_close(*images, rtol=0, atol=1e-4)
 
 
@@ -127,9 +144,12 @@ def test_without_a_prior_it_runs_or_is_refused_in_a_sentence(name):
     if METHODS[name].needs_prior:
         with pytest.raises(UsageError, match=f"--method {name} .* cannot do without"):
             options_of(name, prior="none")
-    else:
-        found = restore(*damaged(), options_of(name, prior="none"), prior=None)
-        assert np.isfinite(found.mean).all()
+        return
+    if METHODS[name].needs_noise:
+        with pytest.raises(UsageError, match=f"--method {name} needs the noise level"):
+            options_of(name, prior="none")
+    found = restore(*damaged(), options_of(name, prior="none", sigma=0.05), prior=None)
+    assert np.isfinite(found.mean).all()
 
 
 # --- a step is a pure function ---------------------------------------------------------------------------
@@ -140,7 +160,7 @@ def test_a_step_leaves_its_inputs_alone(name):
     problem = problem_of()
     method, rng = build(name, problem), tiny.rng(0)
     state = method.init(rng=rng)
-    for _ in range(STEPS):
+    for _ in range(count_of(method)):
         held = tiny.tensors_of(state, problem.y, problem.known, method)
         before = [(tensor._version, tensor.clone()) for tensor in held]
         state, _ = method.step(state, rng=rng)
@@ -155,22 +175,27 @@ def test_a_state_that_was_saved_goes_on_to_the_same_bits(name, after):
     """Through the checkpoint's own form; STATE_CLASSES are all that is needed to read it."""
     problem = problem_of()
     method, rng = build(name, problem), tiny.rng(3)
+    count = count_of(method)
+    after = min(after, count - 1)
     state, _ = steps(method, method.init(rng=rng), after, rng)
     tensors, plain = tree.pack(state)
     text, generator = json.dumps(plain), rng.get_state()
     tensors = {key: value.clone() for key, value in tensors.items()}
-    _, expected = steps(method, state, STEPS - after, rng)
+    _, expected = steps(method, state, count - after, rng)
     again = tree.unpack(json.loads(text), tensors, classes=state_classes(name))
     later = tiny.rng(0)
     later.set_state(generator)
-    _, found = steps(build(name, problem), again, STEPS - after, later)
+    _, found = steps(build(name, problem), again, count - after, later)
     for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one.image, other.image)
+        assert float((one.image - other.image).abs().max()) <= NOT_TO_THE_BIT.get(name, 0.0)
         assert (one.noise_std, dict(one.numbers)) == (other.noise_std, dict(other.numbers))
 
 
-@every_method
-@pytest.mark.parametrize("more", [{}, {"chains": 2}, {"calibrate": True}, {"window": 64}])
+INTERRUPTED = [(name, more) for name in LONG for more in ({}, {"chains": 2}, {"window": 64})]
+INTERRUPTED += [(name, {"calibrate": True}) for name in CHAINS]
+
+
+@pytest.mark.parametrize(("name", "more"), INTERRUPTED)
 def test_an_interrupted_run_goes_on_to_the_same_bits(name, more):
     size = (64, 100, 1) if "window" in more else (24, 24, 3)
     pixels, observed = damaged(*size)
@@ -248,8 +273,7 @@ ELSEWHERE = {"diffbcp": "methods/test_geweke.py"}
 
 def test_every_chain_has_a_law_of_its_distribution():
     covered = {name for name, _ in EXACT} | ELSEWHERE.keys()
-    chains = {name for name in REGISTRY if build(name, problem_of()).kind == "chain"}
-    assert chains <= covered <= REGISTRY.keys()
+    assert {*CHAINS} <= covered <= REGISTRY.keys()
     assert all((TESTS / path).exists() for path in ELSEWHERE.values())
 
 
