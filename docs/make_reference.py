@@ -16,9 +16,12 @@ import diffbcp_cli.options
 from diffbcp_cli.cli.app import app
 from diffbcp_cli.cli.common import Common, default_text
 from diffbcp_cli.cli.help import EXAMPLES, PHOTOS, words_of
+from diffbcp_cli.cli.methods import describe
 from diffbcp_cli.options import GROUPS, METHODS, PRESETS, Option, Options, allowed, flag, kinds, table
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
+METHODS_FOLDER = PAGE.parent / "methods"
+MADE = "Made from the program by `make docs`; a test keeps it up to date."
 ARGUMENTS = Path(diffbcp_cli.options.__file__).parent / "arguments.py"
 ARGUMENTS_TOP = '''"""The options as keyword arguments of Python functions.
 
@@ -133,6 +136,21 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
+def methods() -> dict[Path, str]:
+    """A page for each method."""
+    return {METHODS_FOLDER / f"{name}.md": method_page(name) for name in METHODS}
+
+
+def method_page(name: str) -> str:
+    """What `diffbcp methods info` shows, as a page."""
+    facts = describe(name)
+    parts = [f"# {name}", "", MADE, "", facts["text"], "", f"It needs {facts['needs']}.", ""]
+    if facts["options"]:
+        parts += ["| option | default | |", "| --- | --- | --- |"]
+        parts += [f"| `{one['flag']}` | `{one['default']}` | {one['help']} |" for one in facts["options"]]
+    return "\n".join(parts).rstrip() + "\n"
+
+
 def arguments() -> str:
     """The module options/arguments.py."""
     lines = [ARGUMENTS_TOP]
@@ -149,9 +167,10 @@ def arguments() -> str:
 
 
 if __name__ == "__main__":
-    made = {PAGE: page(), ARGUMENTS: arguments()}
+    made = {PAGE: page(), ARGUMENTS: arguments(), **methods()}
     if "--check" in sys.argv:
-        same = all(path.read_text(encoding="utf-8") == text for path, text in made.items())
+        same = all(path.exists() and path.read_text(encoding="utf-8") == text for path, text in made.items())
         sys.exit(0 if same else "run: make docs")
+    METHODS_FOLDER.mkdir(exist_ok=True)
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")

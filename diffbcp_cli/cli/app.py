@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import DiffbcpError, MemoryLimitError
-from . import mask, models, render, streams
+from . import mask, methods, models, render, streams
 from .doctor import doctor
 from .help import Help, ShortHelp
 from .restore import denoise, inpaint
@@ -50,6 +50,7 @@ app.command(cls=Help)(train)
 app.command(cls=Help)(doctor)
 app.command("eval", cls=Help)(evaluate)
 app.add_typer(mask.app, name="mask")
+app.add_typer(methods.app, name="methods")
 app.add_typer(models.app, name="models")
 
 

@@ -1,7 +1,17 @@
 """PnP-DM: any picture at all, held by a diffusion prior (Wu et al. 2024).
 
+Assumes: Gaussian noise of known level, any linear operator, any prior.
+
 X | Z, y is Gaussian, entry by entry for a mask; Z | X is the reverse diffusion. The draw that counts is Z: X has
 the noise of the coupling on top. The noise level of the data must be known.
+
+Cost: --calls network calls an iteration.
+
+Reference: Wu, Sun, Chen, Zhang, Yue, Bouman, Principled Probabilistic Imaging using Diffusion Models as Plug-and-Play
+Priors, NeurIPS 2024.
+
+Ours differs: --pnp-step repo leaves missing entries of X at Z, as the code beside the DiffBCP paper does; the default
+draws them, as the Gibbs sampler must.
 """
 
 from __future__ import annotations

@@ -55,7 +55,11 @@ class Options(OwnOptions):
         essential=True,
     )
     iterations: int = option(
-        100, SAMPLING, "Gibbs iterations.", least=1, large={"patch": 12, "alone": 24, "reshape": 30}
+        100,
+        SAMPLING,
+        "Iterations of the sampler, or steps.",
+        least=1,
+        large={"patch": 12, "alone": 24, "reshape": 30},
     )
     burn_in: int = option(
         40,
