@@ -30,7 +30,7 @@ class PosteriorMean:
         samples = np.stack([to_unit(sample) for sample in posterior.samples]) if posterior.samples else None
         return Restoration(
             mean=to_unit(posterior.image.mean),
-            std=std_to_unit(posterior.image.std),
+            std=std_to_unit(posterior.std),
             noise=posterior.noise() or None,
             options=self.options,
             samples=samples,

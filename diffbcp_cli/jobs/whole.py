@@ -97,8 +97,11 @@ class Whole:
         return restored if method.length is None else self._of_path(restored, chains)
 
     def _of_path(self, restored: Restoration, chains: Chains) -> Restoration:
-        """A path gives one draw a chain: no convergence to judge, and no spread without a second chain."""
-        if chains.posterior.image.count < 2:
+        """A path gives one draw a chain: no convergence to judge, and no spread without a second chain.
+
+        Some methods state the standard deviation of their result themselves.
+        """
+        if chains.posterior.image.count < 2 and not chains.posterior.stated.count:
             self.watch.note(f"{self.options.method} gives no uncertainty from one run, so no std is written")
             restored = replace(restored, std=None)
         return replace(restored, warnings=())

@@ -27,13 +27,15 @@ class Info:
     """What one step drew, images (C, H, W) on [-1, 1].
 
     image: the draw that counts. prior_image: the draw of the prior's image, if the method has one. noise_std: on
-    the same scale, None if the method knows of no noise. numbers: what else the trace shows, by name.
+    the same scale, None if the method knows of no noise. numbers: what else the trace shows, by name. std: the
+    standard deviation of the picture given what is known, if the method states one; for a draw it stays None.
     """
 
     image: Tensor
     noise_std: float | None
     prior_image: Tensor | None = None
     numbers: Mapping[str, float | None] = field(default_factory=dict)
+    std: Tensor | None = None
 
 
 class Method(Protocol[S]):

@@ -80,6 +80,13 @@ METHODS = {
         defaults={"iterations": 200},
         path=True,
     ),
+    "bcp": MethodEntry(
+        "variational Bayesian CP of the whole picture: rank, noise and std are inferred",
+        ("rank",),
+        takes_prior=False,
+        defaults={"rank": 100, "iterations": 100},
+        path=True,
+    ),
     "telea": MethodEntry(
         "fast marching from the known pixels (OpenCV); keeps their noise, no std",
         ("inpaint_radius",),

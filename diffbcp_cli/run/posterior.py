@@ -58,7 +58,8 @@ class Moments:
 class Posterior:
     """The draws of all chains of one problem, summed up.
 
-    image, prior_image: moments of X and of the prior's image after burn-in. samples: whole draws of X, if asked for.
+    image, prior_image: moments of X and of the prior's image after burn-in. stated: those of the variance that a
+    method states itself. samples: whole draws of X, if asked for.
     traces, probes: one for each chain; a probe is a thinned grid of pixels, (h, w) in [0, 1] units. last: the
     latest draw. frames: small pictures (h, w, C) of the first chain, levels 0..255, if a film was asked for.
     """
@@ -71,10 +72,18 @@ class Posterior:
     probes: list[list[Tensor]] = field(default_factory=list)
     last: Tensor | None = None
     frames: list[Tensor] = field(default_factory=list)
+    stated: Moments = field(default_factory=Moments)
 
     def __post_init__(self) -> None:
         """A checkpoint holds traces as plain dictionaries."""
         self.traces = [Trace(trace) for trace in self.traces]
+
+    @property
+    def std(self) -> Tensor:
+        """The standard deviation of the picture: spread of the draws, and what the method states of each."""
+        if not self.stated.count:
+            return self.image.std
+        return (self.image.std.square() + self.stated.mean).sqrt()
 
     def add(self, chain: int, info: Info, *, keep: bool, film: bool = False) -> None:
         """Take one step of a chain into account; keep: hold on to the whole draw; film: to a small picture of it."""
@@ -86,6 +95,8 @@ class Posterior:
             self.image.add(info.image)
             if info.prior_image is not None:
                 self.prior_image.add(info.prior_image)
+            if info.std is not None:
+                self.stated.add(info.std.square())
         if keep:
             self.samples.append(info.image)
         if film:
