@@ -87,6 +87,21 @@ METHODS = {
         defaults={"rank": 100, "iterations": 100},
         path=True,
     ),
+    "tctv": MethodEntry(
+        "gradients that are low-rank tensors; keeps the noise of known pixels, no std",
+        (),
+        takes_prior=False,
+        defaults={"iterations": 500},
+        path=True,
+    ),
+    "tctv-soft": MethodEntry(
+        "gradients that are low-rank tensors, data up to their noise; no std",
+        (),
+        needs_noise=True,
+        defaults={"iterations": 500},
+        module="tctv",
+        path=True,
+    ),
     "telea": MethodEntry(
         "fast marching from the known pixels (OpenCV); keeps their noise, no std",
         ("inpaint_radius",),
