@@ -18,6 +18,7 @@ SMALL = training.TrainSettings(
     warm_up=4,
 )
 MASKED = replace(SMALL, network=replace(SMALL.network, takes_mask=True))
+LEVELS = replace(SMALL, network=replace(SMALL.network, takes_levels=True))
 
 
 def make_photos(folder: Path) -> None:

@@ -12,8 +12,9 @@ def interpolate(x: Tensor, known: Tensor) -> Tensor:
 
     The known entries are averaged over squares of 2, 4, 8, ... pixels. A square without a known entry gets its value
     from the squares twice as large, by bilinear interpolation.
+    known: bool, or weights in [0, 1] of the entries against the guess.
     """
-    return _fill(torch.where(known, x, 0), known.to(x.dtype))
+    return _fill(torch.where(known > 0, x, 0), known.to(x.dtype))
 
 
 def _fill(value: Tensor, weight: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .grids import VPSchedule
+from .interpolate import interpolate
 
 Denoiser = Callable[..., Tensor]
 """x (B, C, H, W), sigma (B,), and known (B, C, H, W) if it takes a mask, to the posterior mean (B, C, H, W)."""
@@ -42,6 +43,25 @@ class EDM:
         mask = () if known is None else ((~known).to(x.dtype),)
         output: Tensor = self.network(x * total_var.rsqrt(), sigma.log() / 4, *mask)
         return c_skip * x + c_out * output
+
+    def of_levels(self, noisy: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
+        """E[x0 | x0 + levels eps = noisy], with a noise level for each entry, and the weight of a loss on it.
+
+        noisy, levels (B, C, H, W). Where a level is infinite, nothing is known, whatever the value of `noisy` is.
+        Let r be the lowest level of an image and g = GUESS_STD. Each entry is mixed with a guess from its neighbours;
+        its own weight is w = (r^2 + g^2) / (levels^2 + g^2). The level of the mix is the larger one of r and
+        sqrt(w^2 levels^2 + (1 - w)^2 g^2). With equal levels this is `__call__`; with levels of r and
+        infinity it is `__call__` with a mask.
+        """
+        lowest = levels.amin((1, 2, 3), keepdim=True)
+        w = (lowest.square() + GUESS_STD**2) / (levels.square() + GUESS_STD**2)
+        x = interpolate(noisy, w)
+        noise = torch.where(w > 0, w * levels, 0)
+        s = torch.maximum((noise.square() + ((1 - w) * GUESS_STD).square()).sqrt(), lowest)
+        total_var = s.square() + self.data_std**2
+        c_out = s * self.data_std / total_var.sqrt()
+        output: Tensor = self.network(x * total_var.rsqrt(), lowest.flatten().log() / 4, 1 - w)
+        return self.data_std**2 / total_var * x + c_out * output, 1 / c_out.square()
 
     def weight(self, sigma: Tensor, known: Tensor | None = None) -> Tensor:
         """1 / c_out^2: with this weight, the loss on D is a plain squared error on F at every noise level."""

@@ -25,6 +25,7 @@ Pixels = NDArray[np.uint8]
 
 _SUFFIXES = [suffix for suffix in SUFFIXES if suffix != ".npy"]  # an array is more often a mask
 HELD_OUT_SHARE, HELD_OUT_MOST = 10, 16  # one photograph in ten, at most 16
+HIGHEST_LEVEL = 20.0  # noise level on [-1, 1]; with more noise, an observation says nothing about an entry
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,15 @@ class Photos:
     fingerprint: str
 
 
-def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None = None) -> Photos:
+def load_photos(
+    folder: Path, settings: TrainSettings, *, without: Path | None = None, hold_out: int = HELD_OUT_MOST
+) -> Photos:
     """Read every photograph below a folder. Files that are unreadable or too small are listed in `skipped`.
 
     Results of earlier runs, such as `photo.mean.png`, are left out, as in every command.
     without: a folder inside it to ignore, such as the folder of the new prior.
-    One photograph in ten, at most 16, is held out for validation: those whose names have the smallest hashes. So
-    the choice stays the same when other photographs come or go.
+    One photograph in ten, at most `hold_out`, is held out for validation: those whose names have the smallest
+    hashes. So the choice stays the same when other photographs come or go.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder", hint="diffbcp train PHOTOS/ -o my-prior/")
@@ -64,7 +67,7 @@ def load_photos(folder: Path, settings: TrainSettings, *, without: Path | None =
         raise InputError(
             f"there is no photograph to train on in {folder}" + (f": {reasons}" if reasons else "")
         )
-    return _split(pixels, skipped)
+    return _split(pixels, skipped, hold_out)
 
 
 def _read(path: Path, *, at_least: int) -> Pixels:
@@ -77,10 +80,10 @@ def _read(path: Path, *, at_least: int) -> Pixels:
     return np.rint(255 * np.clip(np.nan_to_num(colour), 0, 1)).astype(np.uint8)
 
 
-def _split(pixels: dict[str, Pixels], skipped: dict[str, str]) -> Photos:
+def _split(pixels: dict[str, Pixels], skipped: dict[str, str], most: int) -> Photos:
     """Hold some photographs out, by the hash of their names."""
     ranked = sorted(pixels, key=lambda name: hashlib.sha256(name.encode()).digest())
-    held = ranked[: min(HELD_OUT_MOST, len(pixels) // HELD_OUT_SHARE)]
+    held = ranked[: min(most, len(pixels) // HELD_OUT_SHARE)]
     listing = "".join(f"{name} {photo.shape}\n" for name, photo in pixels.items())
     return Photos(
         train=[photo for name, photo in pixels.items() if name not in set(held)],
@@ -155,6 +158,8 @@ class Batch:
     """Clean crops x0 (B, 3, h, w), noisy crops x0 + sigma eps, sigma (B,), and known entries (B, 3, h, w).
 
     Missing entries of the noisy crops hold values interpolated from known ones. masked: (B,) crops with a mask.
+    levels: only for a network that takes them, the noise level of every entry (B, 3, h, w), infinite where nothing is
+    known. Then missing entries are not interpolated; they have noise of their own level.
     """
 
     clean: Tensor
@@ -162,6 +167,7 @@ class Batch:
     sigma: Tensor
     known: Tensor
     masked: Tensor
+    levels: Tensor | None = None
 
 
 def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Batch:
@@ -174,7 +180,7 @@ def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator)
     is_grey = (clean == clean[:, :1]).flatten(1).all(1)[:, None, None, None]
     masked = torch.zeros(count, dtype=torch.bool)
     known = torch.ones_like(clean, dtype=torch.bool)
-    if settings.network.takes_mask:
+    if settings.network.takes_mask or settings.network.takes_levels:
         masked = random.bernoulli((count,), settings.mask_share, rng=rng)
         for index in masked.nonzero()[:, 0].tolist():
             known[index] = draw_mask(clean.shape[1:], rng=rng)
@@ -184,5 +190,17 @@ def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator)
     sigma = median * (settings.noise_spread * z).exp()
     noise = random.normal_like(clean, rng=rng)
     noise = torch.where(is_grey, noise[:, :1], noise)
+    if settings.network.takes_levels:
+        missing = _missing_levels(sigma, settings, rng=rng)
+        levels = torch.where(known, sigma[:, None, None, None], missing[:, None, None, None])
+        noisy = clean + torch.where(levels.isfinite(), levels, 0) * noise
+        return Batch(clean, noisy, sigma, known, masked, levels)
     noisy = clean + sigma[:, None, None, None] * noise
     return Batch(clean, interpolate(noisy, known), sigma, known, masked)
+
+
+def _missing_levels(sigma: Tensor, settings: TrainSettings, *, rng: Generator) -> Tensor:
+    """Draw noise levels (B,) of missing entries: infinite, or log-uniform between sigma and HIGHEST_LEVEL."""
+    nothing, place = random.uniform32((2, len(sigma)), rng=rng)
+    between = sigma * (HIGHEST_LEVEL / sigma).clamp_min(1) ** place
+    return torch.where(nothing < settings.fill_share, torch.inf, between)

@@ -21,10 +21,11 @@ _ADAM_RMS = 0.2  # the usual rms of an AdamW update, in units of its learning ra
 
 
 class Muon(torch.optim.Optimizer):
-    """W <- W - lr 0.2 sqrt(max(m, n)) U V^T, where U S V^T is the momentum of the gradient, (m, n).
+    """W <- (1 - lr decay) W - lr 0.2 sqrt(max(m, n)) U V^T, U S V^T the momentum of the gradient, (m, n).
 
     A convolution's weight (out, in, k, k) is taken as a matrix (out, in k k). The factor gives the update the rms of
-    an AdamW update, so one learning rate serves both. dtype: of the matrix products.
+    an AdamW update, so one learning rate serves both. All updates have the same size: without decay the weights can
+    grow, and then each update counts for less. dtype: of the matrix products.
     """
 
     def __init__(
@@ -33,9 +34,10 @@ class Muon(torch.optim.Optimizer):
         lr: float,
         *,
         momentum: float = 0.95,
+        decay: float = 0.0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(list(parameters), {"lr": lr, "momentum": momentum})
+        super().__init__(list(parameters), {"lr": lr, "momentum": momentum, "decay": decay})
         self.dtype = dtype
 
     @torch.no_grad()
@@ -53,6 +55,7 @@ class Muon(torch.optim.Optimizer):
                     continue
                 matrix = ahead.reshape(len(weight), -1)  # (m, n)
                 step = orthogonal(matrix.to(self.dtype)).to(weight.dtype).reshape(weight.shape)
+                weight.mul_(1 - lr * group["decay"])
                 weight.add_(step, alpha=-lr * _ADAM_RMS * math.sqrt(max(matrix.shape)))
 
 
@@ -77,6 +80,6 @@ def make_optimizers(network: Natural, settings: TrainSettings) -> tuple[Muon, to
         (inner if is_inner else rest).append(parameter)
     rate = settings.learning_rate
     return (
-        Muon(inner, lr=rate, dtype=settings.dtype),
+        Muon(inner, lr=rate, decay=settings.weight_decay, dtype=settings.dtype),
         torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.99), weight_decay=0.0),
     )

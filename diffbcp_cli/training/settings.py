@@ -24,6 +24,11 @@ class TrainSettings:
     grey_share: this share of the crops is grey, with the same noise in every channel.
     mask_share, mask_noise: this share of the crops has missing entries, and mask_noise in place of noise_median.
     These crops train the filler and the others the denoiser, so a share of 0 or 1 leaves one of the two unchanged.
+    fill_share: for a network that takes levels. In this share of the crops with a mask, nothing is known about the
+    missing entries. In the others they are observed with more noise than the rest.
+    weight_decay: of the inner convolutions (optim.py). They forget over 1 / (learning_rate weight_decay) steps.
+    relative: divide the squared error of each crop by its own size, so that a step lowers its logarithm, as PSNR
+    counts it. Otherwise the EDM weight 1 / c_out^2 applies, and crops with much texture count most.
     precision: of the network, fp32 or bf16. The weights and their average are always float32.
     """
 
@@ -35,6 +40,7 @@ class TrainSettings:
     decay_share: float = 0.5
     ema: float = 0.999
     clip: float = 1.0
+    weight_decay: float = 0.0
     noise_median: float = 0.16
     noise_spread: float = 1.1
     zoom_share: float = 0.6
@@ -42,6 +48,8 @@ class TrainSettings:
     grey_share: float = 0.1
     mask_share: float = 0.5
     mask_noise: float = 0.05
+    fill_share: float = 0.6
+    relative: bool = False
     precision: str = "fp32"
     seed: int = 0
 
@@ -55,6 +63,10 @@ class TrainSettings:
             )
         if self.batch_size < 1 or self.learning_rate <= 0:
             raise UsageError("the batch size and the learning rate must be positive")
+        if not 0 <= self.weight_decay * self.learning_rate < 1:
+            raise UsageError("the weight decay must not be negative, and below 1 / learning rate")
+        if not 0 <= self.fill_share <= 1:
+            raise UsageError(f"{self.fill_share:g} is not a share of the crops")
         if not 0 <= self.mask_share <= 1:
             raise UsageError(
                 f"{self.mask_share:g} is not a share of the crops", hint="--mask-share takes 0 to 1"

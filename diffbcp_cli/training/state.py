@@ -25,6 +25,9 @@ from .settings import Plan, TrainSettings
 CHECKPOINT = "checkpoint.safetensors"
 STABLE = "stable"
 """The folder of the checkpoint from just before the learning rate began to decay."""
+_MASK_LAYERS = ("enter_mask.", "enter_share.")  # they start at zero, so a network may lack them
+_EARLIER: dict[str, Any] = {"weight_decay": 0.0, "fill_share": 0.6, "relative": False}
+"""Settings that older checkpoints do not have, as they were then."""
 _OPTIMIZER_STATE = (("momentum",), ("step", "exp_avg", "exp_avg_sq"))  # of Muon and of AdamW, per parameter
 
 
@@ -50,8 +53,9 @@ class TrainState:
 def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = None) -> TrainState:
     """Return the state before the first step.
 
-    start: initial weights, from a network with the same channels. Blocks that it lacks start as the identity, and a
-    filler that it lacks starts as a copy of the denoiser. So the new network starts out as good as the old one.
+    start: initial weights, from a network with as many levels. Blocks that it lacks start as the identity, channels
+    that it lacks are not read by the old ones, and a filler that it lacks starts as a copy of the denoiser. So the
+    new network starts out as the old one.
     """
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
@@ -64,17 +68,42 @@ def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = No
 
 
 def _load_weights(network: Natural, start: Mapping[str, Tensor]) -> None:
-    """Load weights into a network that may have more blocks, or a filler as well."""
+    """Load weights into a network that may have more blocks, wider levels, or a filler as well."""
     own = network.state_dict()
+    if not network.config.takes_mask:
+        start = {key: value for key, value in start.items() if not key.startswith(FILLER)}
     start = {**{FILLER + key: value for key, value in start.items() if FILLER + key in own}, **start}
-    fits = all(key in own and own[key].shape == value.shape for key, value in start.items())
+    fits = all(key in own and _holds(own[key], value) for key, value in start.items())
     added = own.keys() - start.keys()
-    if not fits or any(".blocks." not in key and key != f"{FILLER}enter_mask.weight" for key in added):
+    if not fits or not all(
+        ".blocks." in key or key.removeprefix(FILLER).startswith(_MASK_LAYERS) for key in added
+    ):
         raise UsageError(
             "the initial weights are of a network of another shape",
-            hint=f"channels {network.config.channels}, at most {network.config.blocks} blocks",
+            hint=f"at most {network.config.channels} channels and {network.config.blocks} blocks",
         )
-    network.load_state_dict({**own, **start})
+    network.load_state_dict({**own, **{key: _widened(key, own[key], value) for key, value in start.items()}})
+
+
+def _holds(own: Tensor, start: Tensor) -> bool:
+    return own.ndim == start.ndim and all(new >= old for new, old in zip(own.shape, start.shape, strict=True))
+
+
+def _widened(key: str, own: Tensor, start: Tensor) -> Tensor:
+    """Put old weights into the fresh weights of a wider layer, so that the old outputs stay as they were.
+
+    Old outputs do not read new inputs; new outputs keep their fresh weights. A modulation is two layers in one,
+    scale and shift.
+    """
+    if own.shape == start.shape:
+        return start
+    if ".modulate." in key:
+        halves = zip(own.chunk(2), start.chunk(2), strict=True)
+        return torch.cat([_widened("", new, old) for new, old in halves])
+    wide = own.clone()
+    wide[: len(start)] = 0
+    wide[tuple(slice(length) for length in start.shape)] = start
+    return wide
 
 
 # ---- checkpoints ----
@@ -199,6 +228,7 @@ def changed_settings(path: Path, settings: TrainSettings) -> dict[str, tuple[Any
     an uninterrupted one bit for bit.
     """
     with _opened(path) as (_, record):
-        then = record["settings"]
-    now = json.loads(json.dumps(asdict(settings)))
+        network = _network_of(record, path)
+        then = {**_EARLIER, **record["settings"], "network": network.options()}
+    now = {**json.loads(json.dumps(asdict(settings))), "network": settings.network.options()}
     return {key: (then.get(key), value) for key, value in now.items() if then.get(key) != value}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +30,8 @@ FILLED = "90 % missing"
 """The name of the validation that fills nine pixels in ten."""
 FILLED_NOISE = 0.05
 """Its noise level on [-1, 1]."""
+Validation = Callable[[Natural, list[Pixels]], dict[str, float]]
+"""The averaged network and the held-out photographs to PSNR by task."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,17 @@ def train(
     *,
     save_every: float = 180.0,
     validate_every: int = 500,
+    validation: Validation | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[TrainInfo]:
     """Train to the end of the plan and yield once per step; checkpoints go to `folder`.
 
     save_every: seconds between checkpoints. The draws depend on the state alone, never on the clock. Only with a plan
-    in minutes does the learning rate follow the clock.
+    in minutes does the learning rate follow the clock. clock: with `time.process_time`, seconds and minutes are
+    processor time, and a plan in minutes does the same work on a busy machine. validation: by default `validate`.
     """
     last, stable = folder / CHECKPOINT, folder / STABLE / CHECKPOINT
-    began = time.monotonic() - state.seconds
+    began = clock() - state.seconds
     saved_at = state.seconds
     progress = plan.progress(state.step, state.seconds)
     while progress < 1:
@@ -74,11 +79,11 @@ def train(
             state.decaying = True
         info = take_step(state, photos.train, settings, progress)
         state.losses.append((info.step, info.loss))
-        state.seconds = time.monotonic() - began
+        state.seconds = clock() - began
         progress = plan.progress(state.step, state.seconds)
         psnr, save = None, progress >= 1 or state.seconds - saved_at >= save_every
         if progress >= 1 or state.step % validate_every == 0:
-            psnr = validate(state.average, photos.held_out)
+            psnr = (validation or validate)(state.average, photos.held_out)
             state.validations.append((state.step, psnr))
         if save:
             save_state(last, state, settings, photos)
@@ -94,7 +99,7 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
     rate = learning_rate(settings, state.step, progress)
     batch = draw_batch(photos, settings, rng=state.rng)
     state.network.zero_grad()
-    loss = edm_loss(state.network, batch, settings.dtype)
+    loss = edm_loss(state.network, batch, settings)
     loss.backward()  # type: ignore[no-untyped-call]
     for parameter in state.network.parameters():
         if parameter.grad is None:  # this batch had no crop with a mask, or none without
@@ -120,42 +125,69 @@ def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
     return settings.learning_rate * warm * cool
 
 
-def edm_loss(network: Natural, batch: Batch, dtype: torch.dtype) -> Tensor:
-    """Mean over the batch of weight(sigma) (D(x0 + sigma eps, sigma) - x0)^2.
-
-    Crops with a mask go through the filler, the others through the denoiser.
-    """
-    denoiser = EDM(MixedPrecision(network, dtype=dtype, channels_last=True))
+def edm_loss(network: Natural, batch: Batch, settings: TrainSettings) -> Tensor:
+    """Mean over the batch of weight(sigma) (D(x0 + sigma eps, sigma) - x0)^2, or of the relative error."""
+    denoiser = EDM(MixedPrecision(network, dtype=settings.dtype, channels_last=True))
     loss = batch.clean.new_zeros(())
+    for clean, found, weight in _estimates(denoiser, batch):
+        error = (found - clean).square()
+        if settings.relative:
+            weight = relative_weight(error.detach(), weight)
+        loss = loss + (weight * error).sum() / batch.clean.numel()
+    return loss
+
+
+def _estimates(denoiser: EDM, batch: Batch) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Clean crops, their estimates, and the EDM weights, group by group.
+
+    Crops with a mask go through the filler, the others through the denoiser. A network that takes levels gets all.
+    """
+    if batch.levels is not None:
+        yield batch.clean, *denoiser.of_levels(batch.noisy, batch.levels)
+        return
     for chosen, masked in ((~batch.masked, False), (batch.masked, True)):
         if not bool(chosen.any()):
             continue
         sigma, known = batch.sigma[chosen], batch.known[chosen] if masked else None
-        error = (denoiser(batch.noisy[chosen], sigma, known) - batch.clean[chosen]).square()
-        loss = loss + (denoiser.weight(sigma, known) * error).sum() / batch.clean.numel()
-    return loss
+        found = denoiser(batch.noisy[chosen], sigma, known)
+        yield batch.clean[chosen], found, denoiser.weight(sigma, known)
+
+
+def relative_weight(error: Tensor, weight: Tensor) -> Tensor:
+    """1 / the mean squared error of each crop, (B, 1, 1, 1), from squared errors (B, 3, h, w) and EDM weights.
+
+    A floor of a hundredth of the EDM scale c_out^2 keeps flat crops from dominating.
+    """
+    return 1 / (error.mean((1, 2, 3), keepdim=True) + 0.01 * (1 / weight).mean((1, 2, 3), keepdim=True))
 
 
 # ---- validation ----
 
 
 @torch.no_grad()
-def validate(network: Natural, photos: list[Pixels], *, size: int = 128, seed: int = 0) -> dict[str, float]:
+def validate(
+    network: Natural,
+    photos: list[Pixels],
+    *,
+    size: int = 128,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> dict[str, float]:
     """Mean PSNR on the centre of each held-out photograph, always with the same noise and mask.
 
-    Keys: the noise level of 255, such as "25"; and FILLED, if the network takes a mask.
+    Keys: the noise level of 255, such as "25"; and FILLED, if the network takes a mask. dtype: of the layers.
     """
     if not photos:
         return {}
     multiple = network.config.multiple
     size = min(size, *(min(photo.shape[:2]) for photo in photos)) // multiple * multiple
     clean = torch.stack([_centre(photo, size) for photo in photos])  # (B, 3, size, size)
-    denoiser = EDM(network)
+    denoiser = EDM(MixedPrecision(network, dtype=dtype, channels_last=True))
     result = {}
     for level in VALIDATION_LEVELS:
         rng = random.generator(seed + level)
         result[str(level)] = _psnr(denoiser, clean, units.level_to_signed(level / 255), rng=rng)
-    if network.config.takes_mask:
+    if network.config.takes_mask or network.config.takes_levels:
         rng = random.generator(seed)
         known = random.bernoulli((len(photos), 1, size, size), 0.1, rng=rng)
         result[FILLED] = _psnr(denoiser, clean, FILLED_NOISE, known.expand_as(clean), rng=rng)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from training_data import MASKED, SMALL
+from training_data import LEVELS, MASKED, SMALL
 
 from diffbcp_cli import training
 from diffbcp_cli.cli.app import run
@@ -96,3 +96,21 @@ def test_masks_to_train_with_differ_and_are_the_generators():
     assert 0.6 < known.max() < 1
     by_entry = [not torch.equal(mask[0], mask[1]) for mask in masks]
     assert 3 < sum(by_entry) < 30
+
+
+def test_missing_entries_have_more_noise_or_none_is_known(folder):
+    settings = replace(LEVELS, batch_size=40, mask_share=1.0)
+    photos = training.load_photos(folder, settings)
+    batch = training.draw_batch(photos.train, settings, rng=torch.Generator().manual_seed(0))
+    lowest = batch.sigma[:, None, None, None].expand_as(batch.levels)
+    assert torch.equal(batch.levels[batch.known], lowest[batch.known])
+    assert (batch.levels[~batch.known] >= lowest[~batch.known]).all()
+    unknown = batch.levels.isinf().flatten(1).any(1)
+    assert 12 <= int(unknown.sum()) <= 36
+    assert batch.noisy.isfinite().all()
+
+
+def test_more_photographs_are_held_out_if_asked(tmp_path):
+    for index in range(40):
+        Image.new("RGB", (16, 16), (index, 0, 0)).save(tmp_path / f"{index}.png")
+    assert [len(training.load_photos(tmp_path, SMALL, hold_out=most).held_out) for most in (2, 16)] == [2, 4]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from safetensors.torch import load_file
-from training_data import MASKED, SMALL, go
+from training_data import LEVELS, MASKED, SMALL, go
 
 from diffbcp_cli import training
 from diffbcp_cli.cli.app import run
@@ -46,7 +47,17 @@ def test_the_card_holds_what_is_known_about_the_run(folder):
     card = model_card("my-prior", state, SMALL, photos, Plan(steps=2468), source="photos")
     assert "| noise | 15 | 25 |\n| --- | --- | --- |\n| PSNR | 30.00 | 27.46 |\n" in card
     assert "no missing entries" in card
+    assert "weight decay" not in card
     assert "{" not in card
+
+
+def test_the_card_names_a_recipe_that_is_not_the_usual_one(folder):
+    settings = replace(LEVELS, weight_decay=0.2, relative=True)
+    photos, state = training.load_photos(folder, settings), training.fresh_state(settings)
+    card = model_card("my-prior", state, settings, photos, Plan(steps=9), source="photos")
+    assert "learning rate of 0.001, weight decay 0.2 of Muon's weights, warm-up" in card
+    assert "The error of each crop counts relative to its size." in card
+    assert "50% of the crops have entries with more noise, or missing ones (60% of them)" in card
 
 
 @pytest.mark.slow

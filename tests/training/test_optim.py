@@ -42,3 +42,14 @@ def test_a_step_has_the_rms_of_adam_and_goes_down():
             assert optimizer.state[weight]["momentum"].shape == weight.shape
     assert losses[-1] < 0.7 * losses[0]
     assert not math.isnan(losses[-1])
+
+
+def test_weight_decay_shrinks_the_weights_before_the_step():
+    start = torch.randn(6, 2, 3, 3, generator=torch.Generator().manual_seed(2))
+    results = []
+    for decay in (0.0, 0.5):
+        weight = nn.Parameter(start.clone())
+        weight.grad = torch.ones_like(start)
+        Muon([weight], lr=0.1, decay=decay).step()
+        results.append(weight.detach())
+    torch.testing.assert_close(results[0] - results[1], 0.05 * start)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import golden_training
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from training_data import MASKED, SMALL, go
+from training_data import LEVELS, MASKED, SMALL, go
 
 from diffbcp_cli import training
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import UsageError
+from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig
 from diffbcp_cli.training import Plan
 
 
 @pytest.mark.parametrize(
-    "settings", [SMALL, replace(SMALL, precision="bf16"), MASKED], ids=["fp32", "bf16", "masked"]
+    "settings",
+    [SMALL, replace(SMALL, precision="bf16"), MASKED, replace(LEVELS, relative=True, weight_decay=0.2)],
+    ids=["fp32", "bf16", "masked", "levels"],
 )
 def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(folder, tmp_path, settings):
     photos, plan = training.load_photos(folder, settings), Plan(steps=12)
@@ -78,12 +82,45 @@ def test_training_begins_with_the_weights_of_another_network(folder):
     x, noise = torch.rand(2, 3, 16, 16), torch.tensor([-0.5, 0.1])
     for network in (state.network, state.average):
         assert torch.allclose(network(x, noise), before(x, noise), atol=1e-5)
-    wider = replace(SMALL, network=replace(SMALL.network, channels=(8, 16)))
+    narrower = replace(SMALL, network=replace(SMALL.network, channels=(8, 8)))
     with pytest.raises(UsageError, match="another shape"):
-        training.fresh_state(wider, before.state_dict())
+        training.fresh_state(narrower, before.state_dict())
     shallower = replace(SMALL, network=replace(SMALL.network, channels=(8,), blocks=(1,)))
     with pytest.raises(UsageError, match="another shape"):
         training.fresh_state(shallower, before.state_dict())
+
+
+@pytest.mark.parametrize("told", [{}, {"takes_mask": True}, {"takes_levels": True}], ids=str)
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_network_that_grows_wider_and_deeper_begins_as_it_was(told, masked):
+    old = Natural(replace(SMALL.network, takes_mask=masked)).requires_grad_(False)
+    rng = torch.Generator().manual_seed(3)
+    for parameter in old.parameters():
+        parameter.copy_(0.1 * torch.randn(parameter.shape, generator=rng))
+    wide = NaturalConfig(channels=(12, 16), blocks=(2, 3), embedding_channels=12, **told)
+    grown = training.fresh_state(replace(SMALL, network=wide), old.state_dict()).network
+    x, noise = torch.randn(2, 3, 16, 16, generator=rng), torch.tensor([-0.5, 0.1])
+    torch.testing.assert_close(grown(x, noise), old(x, noise))
+    if masked and wide.takes_mask:
+        missing = (torch.rand(x.shape, generator=rng) < 0.5).float()
+        torch.testing.assert_close(grown(x, noise, missing), old(x, noise, missing))
+
+
+def test_a_network_that_grew_learns_with_its_new_channels(folder):
+    old = training.fresh_state(SMALL).network
+    settings = replace(SMALL, network=replace(SMALL.network, channels=(12, 16)))
+    state = training.fresh_state(settings, old.state_dict())
+    photos = training.load_photos(folder, settings)
+    for _ in range(3):
+        training.take_step(state, photos.train, settings, 0.0)
+    assert state.network.leave.weight[:, 8:].abs().max() > 0
+
+
+def test_a_checkpoint_from_before_a_setting_counts_as_its_default():
+    path = golden_training.HOME / training.CHECKPOINT
+    assert training.changed_settings(path, golden_training.SETTINGS) == {}
+    decayed = replace(golden_training.SETTINGS, weight_decay=0.2)
+    assert training.changed_settings(path, decayed) == {"weight_decay": (0.0, 0.2)}
 
 
 def test_resume_refuses_another_network_and_other_photographs(folder, tmp_path):

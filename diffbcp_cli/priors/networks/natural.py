@@ -28,6 +28,7 @@ class NaturalConfig:
     channels: one entry per level; level l works at 1 / 2^(l+1) of the size of the image.
     blocks: residual blocks per level, on the way down and again on the way up (at the last level only once).
     takes_mask: there is a second network of the same shape, which is told which entries of the image are missing.
+    takes_levels: there is one network, which is told how much noisier than the rest each entry is (EDM.of_levels).
     """
 
     channels: tuple[int, ...] = (64, 128, 192)
@@ -35,6 +36,7 @@ class NaturalConfig:
     image_channels: int = 3
     embedding_channels: int = 128
     takes_mask: bool = False
+    takes_levels: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a shape that no network can have."""
@@ -42,6 +44,8 @@ class NaturalConfig:
             raise ValueError(
                 f"channels {self.channels} and blocks {self.blocks} must have one entry per level"
             )
+        if self.takes_mask and self.takes_levels:
+            raise ValueError("a network that takes levels needs no second network that takes a mask")
 
     @property
     def multiple(self) -> int:
@@ -50,9 +54,10 @@ class NaturalConfig:
 
     def options(self) -> dict[str, Any]:
         """The options, as in config.json."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
-        }
+        options = asdict(self)
+        if not self.takes_levels:  # so that versions before this option read the file
+            del options["takes_levels"]
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> NaturalConfig:
@@ -75,11 +80,12 @@ class NoiseEmbedding(nn.Module):
         self.inner = nn.Linear(2 * waves, channels)
         self.outer = nn.Linear(channels, channels)
 
-    def forward(self, c_noise: Tensor) -> Tensor:
-        """c_noise (B,) -> (B, channels)."""
+    def forward(self, c_noise: Tensor, extra: Tensor | None = None) -> Tensor:
+        """c_noise (B,) -> (B, channels). extra (B, channels) is added before the first activation."""
         angle = c_noise[:, None] * self.frequencies  # (B, waves)
         wave = torch.cat([angle.cos(), angle.sin()], dim=1)  # (B, 2 waves)
-        return F.silu(self.outer(F.silu(self.inner(wave))))
+        hidden = self.inner(wave) if extra is None else self.inner(wave) + extra
+        return F.silu(self.outer(F.silu(hidden)))
 
 
 class ResidualBlock(nn.Module):
@@ -127,11 +133,12 @@ class UNet(nn.Module):
     """Image (B, C, H, W) and c_noise (B,) to (B, C, H, W); H and W must be multiples of `config.multiple`.
 
     masked: it also gets the mask of missing entries, through a convolution that starts at zero. Before training,
-    the network therefore ignores the mask.
+    the network therefore ignores the mask. A network that takes levels also gets the share of missing entries.
     """
 
     def __init__(self, config: NaturalConfig, *, masked: bool) -> None:
         super().__init__()
+        self.config = config
         widths, pixels, wide = config.channels, 4 * config.image_channels, config.embedding_channels
         steps = list(pairwise(widths))
         self.embed = NoiseEmbedding(wide)
@@ -139,6 +146,9 @@ class UNet(nn.Module):
         if masked:
             self.enter_mask = nn.Conv2d(pixels, widths[0], 3, padding=1, bias=False)
             nn.init.zeros_(self.enter_mask.weight)
+        if config.takes_levels:
+            self.enter_share = nn.Linear(1, wide, bias=False)
+            nn.init.zeros_(self.enter_share.weight)
         self.encode = nn.ModuleList(Level(c, n, wide) for c, n in zip(widths, config.blocks, strict=True))
         self.down = nn.ModuleList(nn.Conv2d(fine, coarse, 2, stride=2) for fine, coarse in steps)
         self.up = nn.ModuleList(nn.Conv2d(coarse, 4 * fine, 1) for fine, coarse in steps)
@@ -152,7 +162,10 @@ class UNet(nn.Module):
 
     def forward(self, x: Tensor, c_noise: Tensor, missing: Tensor | None = None) -> Tensor:
         """x (B, C, H, W), c_noise (B,), missing (B, C, H, W) 1 where x holds a guess -> (B, C, H, W)."""
-        embedding = self.embed(c_noise)  # (B, E)
+        share = None
+        if missing is not None and self.config.takes_levels:
+            share = self.enter_share(missing.mean((1, 2, 3))[:, None])  # (B, E)
+        embedding = self.embed(c_noise, share)  # (B, E)
         h = self.enter(_unshuffle(x))  # (B, c0, H/2, W/2)
         if missing is not None:
             h = h + self.enter_mask(_unshuffle(missing))
@@ -175,14 +188,13 @@ class Natural(UNet):
     """
 
     def __init__(self, config: NaturalConfig) -> None:
-        super().__init__(config, masked=False)
-        self.config = config
+        super().__init__(config, masked=config.takes_levels)
         self.filler = UNet(config, masked=True) if config.takes_mask else None
 
     def forward(self, x: Tensor, c_noise: Tensor, missing: Tensor | None = None) -> Tensor:
         """x (B, C, H, W), c_noise (B,), missing (B, C, H, W) 1 where x holds a guess -> (B, C, H, W)."""
-        if missing is None:
-            return super().forward(x, c_noise)
+        if missing is None or self.config.takes_levels:
+            return super().forward(x, c_noise, missing)
         if self.filler is None:
             raise ValueError("this network does not take a mask")
         filled: Tensor = self.filler(x, c_noise, missing)
@@ -192,7 +204,8 @@ class Natural(UNet):
 def build(options: Mapping[str, Any], schedule: Mapping[str, Any]) -> Architecture:
     """The network of a config.json. It was trained on photographs in all quarter turns."""
     config = NaturalConfig.from_options(options)
-    traits = Traits(channels=config.image_channels, takes_mask=config.takes_mask, rotations=4)
+    takes_mask = config.takes_mask or config.takes_levels
+    traits = Traits(channels=config.image_channels, takes_mask=takes_mask, rotations=4)
     return Architecture(Natural(config), EDM, traits, config.multiple, tolerant=True)
 
 

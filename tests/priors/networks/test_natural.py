@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig, ResidualBlock
+from diffbcp_cli.priors.networks.natural import Natural, NaturalConfig, ResidualBlock, build
 
 SMALL = NaturalConfig(channels=(8, 12), blocks=(1, 2), embedding_channels=8)
 
@@ -66,6 +68,9 @@ def test_every_parameter_learns():
 
 def test_options_survive_config_json():
     assert NaturalConfig.from_options(SMALL.options()) == SMALL
+    assert "takes_levels" not in SMALL.options()  # earlier versions do not know it
+    levels = replace(SMALL, takes_levels=True)
+    assert NaturalConfig.from_options(levels.options()) == levels
     with pytest.raises(TypeError):
         NaturalConfig.from_options({"width": 3})
 
@@ -73,3 +78,22 @@ def test_options_survive_config_json():
 def test_levels_must_match():
     with pytest.raises(ValueError, match="one entry per level"):
         NaturalConfig(channels=(8, 8), blocks=(1,))
+
+
+def test_levels_and_a_second_network_exclude_each_other():
+    with pytest.raises(ValueError, match="needs no second network"):
+        NaturalConfig(takes_mask=True, takes_levels=True)
+
+
+def test_a_network_that_takes_levels_fills_as_a_prior():
+    architecture = build(replace(SMALL, takes_levels=True).options(), {})
+    assert architecture.traits.takes_mask
+    x, noise = torch.randn(2, 3, 16, 16), torch.zeros(2)
+    torch.nn.init.normal_(architecture.network.enter_share.weight)
+    torch.nn.init.normal_(architecture.network.enter_mask.weight)
+    torch.nn.init.normal_(architecture.network.leave.weight)
+    nothing, all_of_it = torch.zeros_like(x), torch.ones_like(x)
+    with torch.no_grad():
+        plain = architecture.network(x, noise)
+        torch.testing.assert_close(architecture.network(x, noise, nothing), plain)
+        assert not torch.allclose(architecture.network(x, noise, all_of_it), plain)
