@@ -5,13 +5,14 @@ Nothing here or in its sibling modules imports torch at the top: `--help` and `-
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
 from .. import __version__
-from ..errors import DiffbcpError, MemoryLimitError
+from ..errors import DiffbcpError, InputError, MemoryLimitError
 from . import mask, methods, models, render, streams
 from .doctor import doctor
 from .help import Help, ShortHelp
@@ -81,6 +82,10 @@ def _run(arguments: list[str] | None) -> int:
             raise
         render.failure(said)
         return said.exit_code
+    except OSError as error:  # a path that cannot be looked at: too long, a loop, forbidden
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        render.failure(InputError(f"{where}{(error.strerror or str(error)).lower()}", hint="check the path"))
+        return InputError.exit_code
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return 0

@@ -220,13 +220,13 @@ def _write(
     from ..scoring.report import csv_text, markdown_text, page, side_for, views
 
     if csv is not None:
-        files.write_bytes(csv, csv_text(document).encode())
+        files.write_bytes(csv, csv_text(document).encode("utf-8", "surrogateescape"))
     if markdown is not None:
-        files.write_bytes(markdown, markdown_text(document).encode())
+        files.write_bytes(markdown, markdown_text(document).encode("utf-8", "surrogateescape"))
     if html is not None:
         pictures = views(sets, settings, limit=html_images)
         side = side_for(html_images * (1 + len(sets)))
-        files.write_bytes(html, page(document, pictures, side=side).encode())
+        files.write_bytes(html, page(document, pictures, side=side).encode("utf-8", "backslashreplace"))
     for path in (csv, markdown, html):
         if path is not None and not quiet:
             render.note(f"wrote {path}")

@@ -42,7 +42,7 @@ def _images_table(document: Mapping[str, Any]) -> Table:
     records = document["images"]
     for record in records[:MAX_ROWS]:
         numbers = (column.text(value_at(record, column.path)) for column in columns)
-        table.add_row(escape(record["name"]), *numbers)
+        table.add_row(escape(render.printable(record["name"])), *numbers)
     if len(records) > MAX_ROWS:
         table.add_row(f"... {len(records) - MAX_ROWS} more")
     table.add_section()
@@ -65,7 +65,7 @@ def _add_means(table: Table, label: str, one: Mapping[str, Any], columns: list[C
     from ..scoring.report import value_at
 
     means = [column.text(value_at(one["mean"], column.path)) for column in columns]
-    table.add_row(escape(label), *means, style="bold")
+    table.add_row(escape(render.printable(label)), *means, style="bold")
     intervals = [value_at(one["interval"], column.path) for column in columns]
     if any(intervals):
         for end, text in enumerate(("  95 % from", "  to")):

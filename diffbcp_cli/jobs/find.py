@@ -17,6 +17,8 @@ from ..errors import DiffbcpError, InputError, UsageError
 from ..photos.folders import images_in, is_image
 from ..photos.targets import is_result
 
+LONGEST_NUMBER = 9  # digits of a part
+
 
 @dataclass(frozen=True)
 class Found:
@@ -42,6 +44,10 @@ def is_one_file(text: str) -> bool:
 
 def read_list(data: bytes, *, null: bool) -> list[str]:
     """File names from a list, one a line, or each ended by a NUL byte; any bytes may be in a name."""
+    if not null and b"\0" in data:
+        raise UsageError(
+            "the names in the list end in NUL, not in new lines", hint="-0, as with find -print0"
+        )
     parts = data.split(b"\0") if null else data.splitlines()
     return [os.fsdecode(part) for part in parts if part]
 
@@ -82,9 +88,10 @@ def in_shard(name: str, shard: tuple[int, int]) -> bool:
 def parse_shard(text: str) -> tuple[int, int]:
     """Read I/N, 1 <= I <= N."""
     part, slash, count = text.partition("/")
-    if slash and part.isdecimal() and count.isdecimal() and 1 <= int(part) <= int(count):
+    numbers = slash and all(one.isdecimal() and len(one) <= LONGEST_NUMBER for one in (part, count))
+    if numbers and 1 <= int(part) <= int(count):
         return int(part), int(count)
-    raise UsageError(f"--shard cannot be {text!r}", hint="--shard 1/4 is the first of four parts")
+    raise UsageError(f"--shard cannot be {text[:40]!r}", hint="--shard 1/4 is the first of four parts")
 
 
 def _is_pattern(text: str) -> bool:

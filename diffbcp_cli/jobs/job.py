@@ -96,6 +96,8 @@ def check_outputs(opened: Opened, save: tuple[str, ...], watch: Watch) -> None:
     check_film(save)
     outputs = job.target.files_for(save, floats=photo.depth == "float32")
     files.refuse_inputs(outputs, files.inodes(job.inputs))
+    images.check_side(job.target.mean, photo)
+    files.refuse_folders(outputs)
     files.ensure_writable(job.target.folder)
     for loss in images.losses(job.target.mean, photo):
         watch.note(f"{job.target.mean.name}: {loss}")

@@ -12,7 +12,7 @@ import torch
 
 from .. import __version__
 from ..devices import use_threads
-from ..errors import OutputError
+from ..errors import DiffbcpError, OutputError
 from ..options import Given, Options, resolve, to_mapping
 from ..photos import checkpoints, files, lock, masks, results
 from ..photos.results import Record
@@ -98,12 +98,25 @@ def _restore_and_save(opened: Opened, session: Session, watch: Watch) -> Saved:
 
     pixels, resume = opened.photo.pixels, Resume(start, save)
     found = restore(pixels, opened.observed, options, prior=prior, name=job.name, watch=watch, resume=resume)
-    record = _record(opened, session.given, options.threads, prior, found)
-    written = results.save(job.target, opened.photo, opened.observed, found, record)
+    record: Record = results.finite(_record(opened, session.given, options.threads, prior, found))
+    written = _save(opened, found, record)
     if found.finished:
         path.unlink(missing_ok=True)
     status: Status = "done" if found.finished else "interrupted"
     return Saved(status, written, record, found.warnings if found.finished else ())
+
+
+def _save(opened: Opened, found: Restoration, record: Record) -> list[Path]:
+    """Write the results. Whatever goes wrong, the checkpoint stays: hours of work may be in it."""
+    try:
+        return results.save(opened.job.target, opened.photo, opened.observed, found, record)
+    except (DiffbcpError, MemoryError):
+        raise
+    except Exception as error:  # an encoder may raise anything
+        raise OutputError(
+            f"the results could not be written: {type(error).__name__}: {error}",
+            hint="--resume goes on from the checkpoint, with -o in another format",
+        ) from error
 
 
 def _record(

@@ -102,5 +102,5 @@ def _csv(results: Sequence[dict[str, Any]]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(results)
+    writer.writerows({key: files.harmless(value) for key, value in row.items()} for row in results)
     return text.getvalue().encode("utf-8", "surrogateescape")

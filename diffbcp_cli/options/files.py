@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import stat
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 from ..errors import UsageError
 from .resolve import Given, check, resolve, to_mapping
+
+MOST_BYTES = 2**28  # of a configuration; a record with long traces is the largest
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Recipe:
 
 def read_recipe(path: Path) -> Recipe:
     """Read a TOML file, or the JSON file of a result, whose options make that result again bit for bit."""
+    _check_regular(path)
     if path.suffix.lower() != ".json":
         return Recipe(read_toml(path))
     try:
@@ -36,6 +40,17 @@ def read_recipe(path: Path) -> Recipe:
             hint="--config photo.json, or a TOML file",
         )
     return Recipe(check(options), record)
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse what has no end or never begins, such as /dev/zero and a pipe."""
+    try:
+        about = path.stat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read the configuration {path}: {reason}") from error
+    if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+        raise UsageError(f"the configuration {path} is not a file of options", hint="--config options.toml")
 
 
 def read_toml(path: Path) -> Given:

@@ -60,6 +60,7 @@ class Options(OwnOptions):
         "Iterations of the sampler, or steps.",
         least=1,
         large={"patch": 12, "alone": 24, "reshape": 30},
+        most=10**7,
     )
     burn_in: int = option(
         40,
@@ -67,10 +68,18 @@ class Options(OwnOptions):
         "Iterations left out of the result.",
         least=0,
         large={"patch": 5, "alone": 10, "reshape": 12},
+        most=10**7,
     )
-    thin: int = option(3, SAMPLING, "Keep every n-th iteration after burn-in as a sample.", least=1)
+    thin: int = option(
+        3, SAMPLING, "Keep every n-th iteration after burn-in as a sample.", least=1, most=10**7
+    )
     rank: int = option(
-        200, MODEL, "CP components to start with.", least=1, large={"few known": 100, "reshape": 500}
+        200,
+        MODEL,
+        "CP components to start with.",
+        least=1,
+        large={"few known": 100, "reshape": 500},
+        most=10**5,
     )
     block: int = option(
         25,
@@ -78,17 +87,18 @@ class Options(OwnOptions):
         "Components drawn jointly: fewer are faster, more mix better.",
         least=1,
         large={"reshape": 500},
+        most=10**5,
     )
     adapt_rank: bool = option(True, MODEL, "Drop components that the data do not need.")
     adapt_floor: float = option(
-        1.0, MODEL, "Drop spike components below this share of the noise energy.", least=0
+        1.0, MODEL, "Drop spike components below this share of the noise energy.", least=0, most=1e6
     )
     tensorize: Literal["auto", "patch", "reshape"] = option(
         "auto", MODEL, "How the image becomes a tensor; auto is patch."
     )
-    patch_size: int = option(16, MODEL, "Side of a patch, in pixels.", least=2)
+    patch_size: int = option(16, MODEL, "Side of a patch, in pixels.", least=2, most=1024)
     stride: int = option(
-        8, MODEL, "Distance between neighbouring patches.", shown="half the patch size", least=1
+        8, MODEL, "Distance between neighbouring patches.", shown="half the patch size", least=1, most=1024
     )
     patch_weights: Literal["once", "replicated"] = option(
         "replicated", MODEL, "Count a pixel once, or once in each patch that holds it."
@@ -97,46 +107,54 @@ class Options(OwnOptions):
         15.0,
         PRIOR,
         "Strength c of the prior, rho = sqrt(c / tau); smaller is stronger.",
-        above=0,
+        least=1e-6,
         large={"patch": 6.0, "reshape": 50.0},
+        most=1e6,
     )
-    rho_min: float = option(0.1, PRIOR, "Smallest rho, on the [-1, 1] scale.", above=0, large={"patch": 0.05})
-    rho_max: float = option(10.0, PRIOR, "Largest rho.", above=0)
+    rho_min: float = option(
+        0.1, PRIOR, "Smallest rho, on the [-1, 1] scale.", least=1e-6, large={"patch": 0.05}, most=1e6
+    )
+    rho_max: float = option(10.0, PRIOR, "Largest rho.", least=1e-6, most=1e6)
     solver: Literal["second-order", "ancestral", "paper"] = option(
         "second-order", PRIOR, "Solver of the reverse diffusion."
     )
-    calls: int = option(2, PRIOR, "Network calls per iteration.", least=1, large={"patch": 1, "reshape": 1})
+    calls: int = option(
+        2, PRIOR, "Network calls per iteration.", least=1, large={"patch": 1, "reshape": 1}, most=10**4
+    )
     finish: int = option(
         16,
         PRIOR,
         "Network calls of the final refinement; 0 skips it.",
         least=0,
         large={"patch": 10},
+        most=10**5,
     )
     pnp_step: Literal["exact", "repo"] = option(
         "exact", SAMPLING, "repo: as in the published code, which is too sure of missing pixels."
     )
     inpaint_radius: float = option(
-        3.0, SAMPLING, "How far around a missing pixel known ones count, in pixels.", above=0
+        3.0, SAMPLING, "How far around a missing pixel known ones count, in pixels.", above=0, most=1000
     )
     nlm_strength: float = option(
-        1.0, SAMPLING, "Strength of the filter, in units of the noise level.", above=0
+        1.0, SAMPLING, "Strength of the filter, in units of the noise level.", above=0, most=1000
     )
     sigma: float | None = option(
         None,
         SAMPLING,
         "Noise level on the [0, 1] scale, if known.",
-        above=0,
+        least=1e-7,
         most=1,
         shown="inferred",
         essential=True,
     )
-    seed: int = option(0, SAMPLING, "The same seed gives the same bytes.", essential=True)
+    seed: int = option(
+        0, SAMPLING, "The same seed gives the same bytes.", essential=True, least=-(2**63), most=2**63 - 1
+    )
     chains: int = option(
-        1, SAMPLING, "Independent chains, pooled; their agreement shows convergence.", least=1
+        1, SAMPLING, "Independent chains, pooled; their agreement shows convergence.", least=1, most=10**4
     )
     until_converged: bool = option(False, SAMPLING, "Go on until the chains agree, up to --max-iterations.")
-    max_iterations: int = option(1000, SAMPLING, "Where --until-converged gives up.", least=1)
+    max_iterations: int = option(1000, SAMPLING, "Where --until-converged gives up.", least=1, most=10**7)
     calibrate: bool = option(
         False,
         SAMPLING,
@@ -151,6 +169,7 @@ class Options(OwnOptions):
         metavar="TIME",
         above=0,
         essential=True,
+        most=1e9,
     )
     checkpoint_every: float = option(
         60.0,
@@ -160,6 +179,7 @@ class Options(OwnOptions):
         metavar="TIME",
         shown="60s",
         least=0,
+        most=1e9,
     )
     device: str = option(
         "auto",
@@ -183,6 +203,7 @@ class Options(OwnOptions):
         COMPUTING,
         "Threads per photograph; 0: all cores for a single one, one thread each for several.",
         least=0,
+        most=4096,
     )
     memory_budget: int = option(
         4 * 2**30,
@@ -192,18 +213,25 @@ class Options(OwnOptions):
         metavar="SIZE",
         shown="4GiB",
         least=64 * 2**20,
+        most=2**60,
     )
     size_defaults: bool = option(
         True, SAMPLING, "Beyond 512 x 512 pixels, options that are not set take values that suit the size."
     )
     sweeps: int = option(
-        1, MODEL, "Sweeps over the low-rank model per iteration.", least=1, large={"patch": 2, "reshape": 2}
+        1,
+        MODEL,
+        "Sweeps over the low-rank model per iteration.",
+        least=1,
+        large={"patch": 2, "reshape": 2},
+        most=10**4,
     )
     atom_patches: int = option(
         4000,
         MODEL,
         "Patches to learn atoms from before the first sweep of a large picture; 0: none.",
         least=0,
+        most=10**7,
     )
     window: int = option(
         0,
@@ -211,6 +239,7 @@ class Options(OwnOptions):
         "Restore larger pictures in windows of this side; 0: as the memory allows.",
         least=64,
         or_zero=True,
+        most=10**6,
     )
     observed: Literal["posterior", "keep"] = option(
         "posterior",

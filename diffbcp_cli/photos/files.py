@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from ..errors import OutputError, UsageError
 
@@ -114,6 +115,16 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Mapping[tuple[int, int], Path
             raise UsageError(f"a result would be written over {path}{same}", hint="name a folder: -o out/")
 
 
+def refuse_folders(outputs: Iterable[Path]) -> None:
+    """Refuse a result whose name is that of a folder."""
+    for path in outputs:
+        if path.is_dir():
+            raise UsageError(
+                f"{path} is a folder, and a result would have its name",
+                hint="move it away, or name another folder with -o",
+            )
+
+
 def ensure_writable(folder: Path) -> Path:
     """Create `folder` if need be and see that files can be made in it; return it."""
     probe = folder / f".diffbcp.{secrets.token_hex(4)}.tmp"
@@ -127,6 +138,11 @@ def ensure_writable(folder: Path) -> Path:
             hint="name a folder of your own: -o out/",
         ) from error
     return folder
+
+
+def harmless(value: Any) -> Any:
+    """A cell of a CSV file that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def _flush(path: Path) -> None:

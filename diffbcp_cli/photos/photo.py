@@ -45,6 +45,12 @@ _SAVE_OPTIONS: dict[str, dict[str, Any]] = {
 _NO_ALPHA = (".jpg", ".jpeg", ".bmp")
 _NO_METADATA = (".bmp", ".npy")
 _JPEG_EXIF_LIMIT = 65533
+_MOST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}  # pixels, of the encoders
+_MOST_ICC = {
+    ".png": 2**20 - 1,
+    ".jpg": 255 * 65519,
+    ".jpeg": 255 * 65519,
+}  # bytes; Pillow opens no PNG with more
 
 
 @dataclass(frozen=True)
@@ -158,7 +164,25 @@ def losses(path: Path, like: Photo) -> tuple[str, ...]:
         found.append(f"{suffix} holds no ICC profile or EXIF")
     elif suffix in (".jpg", ".jpeg") and len(like.exif or b"") > _JPEG_EXIF_LIMIT:
         found.append(f"{suffix} holds no EXIF of this length")
+    if like.icc and suffix not in _NO_METADATA and _icc_in(suffix, like) is None:
+        found.append(f"{suffix} holds no ICC profile of {len(like.icc):,} bytes")
     return tuple(found)
+
+
+def check_side(path: Path, like: Photo) -> None:
+    """Refuse a format that holds no picture of this size."""
+    suffix = check_suffix(path)
+    most = _MOST_SIDE.get(suffix)
+    if most is not None and max(like.width, like.height) > most:
+        raise UsageError(
+            f"{like.name} is {like.width}x{like.height}, and {suffix} holds at most {most} pixels a side",
+            hint=f"-o {path.with_suffix('.png').name}",
+        )
+
+
+def _icc_in(suffix: str, like: Photo) -> bytes | None:
+    """The profile, unless a file of this suffix cannot hold it."""
+    return like.icc if len(like.icc or b"") <= _MOST_ICC.get(suffix, MAX_BYTES) else None
 
 
 def check_suffix(path: Path) -> str:
@@ -245,11 +269,13 @@ def _encode(samples: NDArray[Any], suffix: str, like: Photo) -> bytes:
             warnings.simplefilter("ignore")  # Pillow's, about tags that it does not know
             return tiff.encode(samples, icc=like.icc, exif=_parsed(like.exif))
     if samples.dtype == np.uint16:
-        return png16.encode(samples, icc=like.icc, exif=(like.exif or b"").removeprefix(EXIF_PREFIX))
+        return png16.encode(
+            samples, icc=_icc_in(suffix, like), exif=(like.exif or b"").removeprefix(EXIF_PREFIX)
+        )
     options = dict(_SAVE_OPTIONS[suffix])
     if suffix not in _NO_METADATA:
         too_long = suffix in (".jpg", ".jpeg") and len(like.exif or b"") > _JPEG_EXIF_LIMIT
-        options |= {"icc_profile": like.icc, "exif": b"" if too_long else like.exif or b""}
+        options |= {"icc_profile": _icc_in(suffix, like), "exif": b"" if too_long else like.exif or b""}
     file = io.BytesIO()
     image = Image.fromarray(samples[..., 0] if samples.shape[2] == 1 else samples)
     image.save(file, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -98,10 +99,19 @@ def save(target: Target, photo: Photo, observed: Bools, found: Restoration, reco
             if kind in found.options.save:
                 written += write(target, like, observed, found)
         record["files"] = [path.name for path in written]
-        text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+        text = json.dumps(finite(record), indent=2, allow_nan=False) + "\n"
         written.append(files.write_bytes(target.file(RECORD), text.encode()))
     _remove_stale(target, earlier, written)
     return written
+
+
+def finite(value: Any) -> Any:
+    """The same plain value with None for every number that is NaN or infinite: JSON has no word for these."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(part) for key, part in value.items()}
+    return [finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _remove_stale(target: Target, earlier: Record, written: Sequence[Path]) -> None:

@@ -187,7 +187,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
     if not isinstance(value, dict):
         raise ModelError(f"{path} is not a JSON object")

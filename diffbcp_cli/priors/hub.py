@@ -59,9 +59,12 @@ class Hub:
 
     def cached(self, file: str) -> Path | None:
         """The file in the cache, or None."""
-        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub import errors, try_to_load_from_cache
 
-        found = try_to_load_from_cache(self.repo, file, revision=self.revision)
+        try:
+            found = try_to_load_from_cache(self.repo, file, revision=self.revision)
+        except errors.HFValidationError as error:
+            raise self._explain(error) from error
         return Path(found) if isinstance(found, str) else None
 
     def get(self, file: str, *, weights: bool = False) -> Path | None:

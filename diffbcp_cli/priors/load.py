@@ -118,7 +118,7 @@ def build(files: Files) -> Architecture:
     options = {key: value for key, value in files.config.items() if key != "architecture"}
     try:
         built = builder(options, files.schedule or {})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RuntimeError) as error:
         raise ModelError(
             f"config.json of {name} does not describe a network of kind {kind}: {error}"
         ) from error
@@ -159,7 +159,9 @@ def _first_line(error: Exception) -> str:
 
 
 def fit_weights(network: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Load the weights into the network; every key and shape must match."""
+    """Load the weights into the network; every key and shape must match, and every number be finite."""
+    import torch
+
     wanted = {key: tuple(value.shape) for key, value in network.state_dict().items()}
     given = {key: tuple(value.shape) for key, value in state.items()}
     shared = wanted.keys() & given.keys()
@@ -169,6 +171,13 @@ def fit_weights(network: nn.Module, state: Mapping[str, Tensor]) -> None:
         "unexpected": sorted(given.keys() - wanted.keys()),
         "of another shape": shapes,
     }
+    odd = [k for k, v in state.items() if v.layout != torch.strided or v.is_quantized or v.is_meta]
+    odd += [k for k, v in state.items() if k not in odd and not torch.isfinite(v).all()]
+    if odd:
+        raise ModelError(
+            f"the weights are damaged: {_first_few(sorted(odd), 'not plain finite numbers')}",
+            hint="copy them again",
+        )
     differences = [_first_few(keys, what) for what, keys in found.items() if keys]
     if differences:
         raise ModelError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,23 +77,39 @@ def _entry(name: str, table: dict[str, Any]) -> Source:
     return Source(name, folder=models_folder() / folder if folder else None, **table)
 
 
+def shortened(name: str) -> str:
+    """A name as a message shows it."""
+    return name if len(name) <= 100 else f"{name[:100]}…"
+
+
 def find(name: str) -> Source:
     """The prior that `--prior` means: a name, a folder, or a Hub id `owner/name` or `owner/name@revision`."""
     known = registry()
     if name in known:
         return known[name]
-    path = Path(name).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(name).expanduser()
+        kind = path.stat().st_mode if "\0" not in name else 0
+    except (FileNotFoundError, NotADirectoryError):
+        kind = 0
+    except (OSError, RuntimeError) as error:  # too long, forbidden, or ~someone without a home
+        reason = (getattr(error, "strerror", None) or str(error)).rstrip(".").lower()
+        raise ModelError(
+            f"{shortened(name)} cannot be looked at: {reason}", hint="--prior FOLDER, or diffbcp models list"
+        ) from error
+    if stat.S_ISDIR(kind):
         return Source(name, folder=path)
-    if path.is_file():
+    if kind:
         raise ModelError(
             f"{name} is a file; a prior is a folder with config.json", hint=f"--prior {path.parent}"
         )
+    if name.startswith((".", "~", "/")):
+        raise ModelError(f"there is no folder {shortened(name)}", hint="diffbcp models list")
     if match := HUB_ID.fullmatch(name):
         return Source(name, repo=match["repo"], revision=match["revision"], noncommercial=True)
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise ModelError(
-        f"there is no prior {name!r}: not a name, not a folder, and not an id owner/name on the Hub",
+        f"there is no prior {shortened(name)!r}: not a name, not a folder, and not an id owner/name on the Hub",
         hint=f"{hint}diffbcp models list",
     )

@@ -82,7 +82,7 @@ def read_run(path: Path | None) -> Run:
         return Run()
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return Run()
     if not isinstance(record, dict):
         return Run()

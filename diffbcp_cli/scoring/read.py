@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
+import zlib
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +16,7 @@ from ..photos.photo import Photo, read_photo
 from .arrays import Mask
 from .pairs import Pair, read_run
 
+_DAMAGE = (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error, struct.error)
 Floats: TypeAlias = NDArray[np.float32]
 
 
@@ -71,10 +74,19 @@ def read_samples(pair: Pair, shape: tuple[int, ...]) -> NDArray[Any] | None:
     if pair.samples is None:
         return None
     try:
-        with np.load(pair.samples, allow_pickle=False) as file:
+        with pair.samples.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             key = "samples" if "samples" in file.files else file.files[0]
             draws = file[key]
-    except (OSError, ValueError, IndexError, zipfile.BadZipFile) as error:
+    except (
+        OSError,
+        ValueError,
+        IndexError,
+        zipfile.BadZipFile,
+        EOFError,
+        zlib.error,
+        struct.error,
+        LookupError,
+    ) as error:
         raise InputError(f"{pair.samples.name} cannot be read as draws: {error}") from error
     if draws.dtype.kind in "ui":
         draws = draws.astype(np.float32) / np.float32(np.iinfo(draws.dtype).max)

@@ -69,6 +69,11 @@ def score_all(
             yield score(pair, settings, network)
         except InputError as error:
             yield Failure(pair.name, error)
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged file beside one result must not end the others
+            reason = f"{type(error).__name__}: {error}".split("\n")[0]
+            yield Failure(pair.name, InputError(f"{pair.name} cannot be scored: {reason}"))
 
 
 def score(pair: Pair, settings: Settings, network: LpipsNetwork | None = None) -> Score:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,14 +83,14 @@ def _read(path: Path, *, at_least: int) -> Pixels:
 
 def _split(pixels: dict[str, Pixels], skipped: dict[str, str], most: int) -> Photos:
     """Hold some photographs out, by the hash of their names."""
-    ranked = sorted(pixels, key=lambda name: hashlib.sha256(name.encode()).digest())
+    ranked = sorted(pixels, key=lambda name: hashlib.sha256(os.fsencode(name)).digest())
     held = ranked[: min(most, len(pixels) // HELD_OUT_SHARE)]
     listing = "".join(f"{name} {photo.shape}\n" for name, photo in pixels.items())
     return Photos(
         train=[photo for name, photo in pixels.items() if name not in set(held)],
         held_out=[pixels[name] for name in held],
         skipped=skipped,
-        fingerprint=hashlib.sha256(listing.encode()).hexdigest(),
+        fingerprint=hashlib.sha256(os.fsencode(listing)).hexdigest(),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,8 @@ def write_model_folder(
     shape = {"architecture": "natural", **settings.network.options()}
     files.write_bytes(config, (json.dumps(shape, indent=2) + "\n").encode())
     card = folder / "README.md"
-    files.write_bytes(card, model_card(folder.name, state, settings, photos, plan, source=source).encode())
+    text = model_card(folder.name, state, settings, photos, plan, source=source)
+    files.write_bytes(card, os.fsencode(text))
     plot = folder / "training.png"
     plot_training(plot, state)
     return [config, model, card, plot]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -61,7 +62,7 @@ class TrainSettings:
                 f"a crop of {self.crop} pixels does not fit the network",
                 hint=f"--crop takes a multiple of {multiple}",
             )
-        if self.batch_size < 1 or self.learning_rate <= 0:
+        if self.batch_size < 1 or not 0 < self.learning_rate < math.inf:
             raise UsageError("the batch size and the learning rate must be positive")
         if not 0 <= self.weight_decay * self.learning_rate < 1:
             raise UsageError("the weight decay must not be negative, and below 1 / learning rate")
@@ -93,7 +94,7 @@ class Plan:
         """Require exactly one of the two, and require it to be positive."""
         if (self.steps is None) == (self.minutes is None):
             raise UsageError("give either steps or minutes", hint="--minutes 120")
-        if (self.steps or self.minutes or 0) <= 0:
+        if not 0 < (self.steps or self.minutes or 0) < math.inf:
             raise UsageError("the number of steps or minutes must be positive", hint="--minutes 120")
 
     def progress(self, step: int, seconds: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import lzma
 import math
 import os
 import struct
@@ -41,6 +42,8 @@ _DAMAGE = (
     ArithmeticError,
     struct.error,
     zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
     ImageCms.PyCMSError,
 )
 # Pillow's mode -> the mode we keep, and what to tell the user.
@@ -92,10 +95,8 @@ def decode(data: bytes, name: str, *, max_pixels: int) -> Raster:
     except UnidentifiedImageError as error:
         raise InputError(f"{name} is not an image, or its header is damaged", hint=_READABLE) from error
     except _DAMAGE as error:
-        raise InputError(
-            f"{name} cannot be decoded: it is damaged or cut short",
-            hint="copy or export it once more",
-        ) from error
+        text = f"{name} cannot be decoded: it is damaged or cut short"
+        raise InputError(text, hint="copy or export it once more") from error
 
 
 @contextmanager
@@ -189,10 +190,12 @@ def _decode_tiff(data: bytes, name: str, max_pixels: int) -> Raster:
             )
         if page.imagewidth * page.imagelength * max(1, page.samplesperpixel // 4) > max_pixels:
             raise Image.DecompressionBombError
+        tiff.check_layout(page, name)
         samples, notes = tiff.read_page(page, data)
         turn = page.tags.valueof(ExifTags.Base.Orientation, default=1)
         exif, _, lost = _read_exif(lambda: tiff.read_exif(data), None)
-        return Raster(upright(samples, turn), "TIFF", page.tags.valueof(_ICC), exif, notes + lost)
+        icc, unread = tiff.profile(page.tags.valueof(_ICC))
+        return Raster(upright(samples, turn), "TIFF", icc, exif, notes + lost + unread)
 
 
 def _decode_pillow(data: bytes, name: str, *, page: int = 0) -> Raster:
@@ -207,7 +210,8 @@ def _decode_pillow(data: bytes, name: str, *, page: int = 0) -> Raster:
             exif, turn, lost = _read_exif(lambda: tiff.read_exif(data), None)
         else:
             exif, turn, lost = _read_exif(lambda: image.getexif() or None, image.info.get("exif"))
-        icc = image.info.get("icc_profile") or None
+        icc, unread = tiff.profile(image.info.get("icc_profile"))
+        lost += unread
         if png16.is_16bit(data):
             samples: NDArray[Any] = png16.decode(data, clear=image.info.get("transparency"))
             return Raster(upright(samples, turn), form, icc, exif, lost)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,14 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, TiffImagePlugin
 
+from ...errors import InputError
 from . import opencv
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # keeps its doubts off stderr
 
 MAX_PAGES = 64
+SMALLEST_TILE = 8  # pixels; the standard says 16
+_NEEDS_CODECS = (34926, 50000, 34712, 34933, 34934)  # Zstandard, JPEG 2000, PNG and JPEG XR
 _MIN_IS_WHITE, _MIN_IS_BLACK, _RGB = 0, 1, 2
 _REDUCED, _TRANSPARENCY_MASK = 1, 4  # bits of NewSubfileType: a page that is not a picture of its own
 _PREMULTIPLIED, _STRAIGHT = 1, 2  # values of ExtraSamples
@@ -66,6 +70,9 @@ def read_page(page: tifffile.TiffPage, data: bytes) -> tuple[NDArray[Any], tuple
     samples = np.moveaxis(stored, 0, -1) if planes_first else stored.reshape(*stored.shape[:2], -1)
     if samples.dtype.kind == "f":
         samples = samples.astype(np.float32)
+    elif page.bitspersample < 16:  # 9 to 15 bits, stretched to 16
+        top = 2**page.bitspersample - 1
+        samples = np.rint(samples.clip(0, top) * (65535.0 / top)).astype(np.uint16)
     if page.photometric == _MIN_IS_WHITE:
         samples = (1 if samples.dtype.kind == "f" else 65535) - samples
     return _alpha_only(samples, page)
@@ -93,6 +100,31 @@ def _straight(samples: NDArray[Any]) -> NDArray[Any]:
     if samples.dtype.kind != "f":
         colours = np.rint(np.clip(colours, 0, top))
     return np.concatenate([colours.astype(samples.dtype), samples[..., -1:]], axis=-1)
+
+
+def profile(found: Any) -> tuple[bytes | None, tuple[str, ...]]:
+    """The ICC profile, and a note if what stands in its place is none: a TIFF may give the tag any type."""
+    if found is None or found == b"":
+        return None, ()
+    if isinstance(found, bytes):
+        return found, ()
+    return None, ("left out its ICC profile, which is damaged",)
+
+
+def check_layout(page: tifffile.TiffPage, name: str) -> None:
+    """Refuse tiles that are no tiles, and what cannot be unpacked here."""
+    if page.is_tiled and min(page.tilewidth, page.tilelength) < SMALLEST_TILE:
+        raise InputError(
+            f"{name} is made of tiles of {page.tilewidth}x{page.tilelength}, which no program writes",
+            hint="export it once more",
+        )
+    packed = int(page.bitspersample) not in (8, 16, 32, 64)
+    if (packed or page.compression in _NEEDS_CODECS) and find_spec("imagecodecs") is None:
+        how = f"{page.bitspersample} bits a sample" if packed else "Zstandard or another rare compression"
+        raise InputError(
+            f"{name} has {how}, which needs imagecodecs",
+            hint="pip install imagecodecs, or export it once more",
+        )
 
 
 def read_exif(data: bytes) -> Image.Exif | None:

@@ -20,6 +20,8 @@ from ..base import Traits
 from ..precondition import EDM
 from . import Architecture
 
+MOST, MOST_LEVELS, MOST_WEIGHTS = 8192, 8, 2 * 10**9  # of a network; they are counted before it is built
+
 
 @dataclass(frozen=True)
 class NaturalConfig:
@@ -46,6 +48,14 @@ class NaturalConfig:
             )
         if self.takes_mask and self.takes_levels:
             raise ValueError("a network that takes levels needs no second network that takes a mask")
+        numbers = (*self.channels, *self.blocks, self.image_channels, self.embedding_channels)
+        if any(type(one) is not int or not 0 <= one <= MOST for one in numbers) or 0 in self.channels:
+            raise ValueError(f"sizes are whole numbers from 1 to {MOST}")
+        weights = sum(
+            36 * blocks * wide * wide for wide, blocks in zip(self.channels, self.blocks, strict=True)
+        )
+        if len(self.channels) > MOST_LEVELS or weights > MOST_WEIGHTS or self.image_channels not in (1, 3):
+            raise ValueError(f"{len(self.channels)} levels with {weights:,} weights are too many")
 
     @property
     def multiple(self) -> int:

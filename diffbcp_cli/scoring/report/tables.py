@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...photos.files import harmless
+
 
 @dataclass(frozen=True)
 class Column:
@@ -80,7 +82,7 @@ def csv_text(document: Mapping[str, Any]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n", restval="")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: harmless(value) for key, value in row.items()} for row in rows)
     return text.getvalue()
 
 
