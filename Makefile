@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test fast lint format bench docs browser clean
+.PHONY: demo test fast fuzz lint format bench docs browser clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ test: $(VENV)/.dev
 
 fast: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow and not statistical and not browser"
+
+# every kind of hostile input, several times
+fuzz: $(VENV)/.dev
+	DIFFBCP_FUZZ=5000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/fuzz tests/photos/test_fuzz.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -40,10 +40,12 @@ def test_every_module_has_its_layer():
 
 
 def test_the_tests_mirror_the_tree():
-    """A folder of tests is a package of the same name; `laws` holds for every method, operator and estimator."""
+    """A folder of tests is a package of the same name; `laws` holds for every method, operator and estimator;
+    `fuzz` is for the whole program.
+    """
     folders = {path.parent.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")}
     packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
-    assert folders - {"laws"} <= packages
+    assert folders - {"laws", "fuzz"} <= packages
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
