@@ -55,6 +55,11 @@ def values_to_unit(values: Tensor) -> Tensor:
     return values / RANGE + GREY
 
 
+def values_to_signed(values: Tensor) -> Tensor:
+    """Brightnesses on [0, 1] to [-1, 1], whatever the shape."""
+    return values * RANGE - 1
+
+
 def _channels_last(image: Tensor) -> Floats:
     values: Floats = image.permute(1, 2, 0).float().cpu().numpy()
     return values

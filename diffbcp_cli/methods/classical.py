@@ -94,6 +94,11 @@ def inpaint_cv2(flag: int, radius: float, pixels: Floats, known: Bools) -> Float
     return np.asarray(found / LEVELS, np.float32)
 
 
+def fill_telea(radius: float, pixels: Floats, known: Bools) -> Floats:
+    """Fill the gaps of all channels (H, W, C) by Telea's method."""
+    return by_channel(partial(inpaint_cv2, cv2.INPAINT_TELEA, radius), pixels, known)
+
+
 def inpaint_biharmonic(pixels: Floats, known: Bools) -> Floats:
     """Solve laplace^2 x = 0 on what is missing of one channel (H, W)."""
     try:
@@ -137,7 +142,7 @@ def bm3d(noise_std: float, pixels: Floats) -> Floats:
 def build(problem: Problem, prior: Prior | None, options: Options, seeds: Seeds, watch: Watch) -> Classical:
     """The classical method that the options name."""
     name, radius = options.method, options.inpaint_radius
-    telea = partial(by_channel, partial(inpaint_cv2, cv2.INPAINT_TELEA, radius))
+    telea = partial(fill_telea, radius)
     if name == "telea":
         return Classical(problem, telea)
     if name == "navier-stokes":

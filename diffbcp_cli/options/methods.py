@@ -15,9 +15,10 @@ class MethodEntry:
     help: what it is, in a few words. options: those that not every method takes. A method that takes --finish
     has the refined picture as its estimate, another one the mean of its draws. needs_prior: --prior none is
     refused. needs_noise: a noise level that is not given is estimated by the prior before the first draw.
-    takes_prior: False if a prior has nothing to do in it. defaults: other values than those of the table for options
-    that are not set. module: the file in methods/, if it does not have the name of the method. path: it has as many
-    steps as --iterations says, of which the last one counts, and takes none of OF_CHAINS.
+    takes_prior: False if a prior has nothing to do in it. own_prior: the one that it is made of, which takes the
+    place of --prior. defaults: other values than those of the table for options that are not set. module: the file
+    in methods/, if it does not have the name of the method. path: it has as many steps as --iterations says, of
+    which the last one counts, and takes none of OF_CHAINS.
     """
 
     help: str
@@ -25,6 +26,7 @@ class MethodEntry:
     needs_prior: bool = False
     needs_noise: bool = False
     takes_prior: bool = True
+    own_prior: str | None = None
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     module: str | None = None
     path: bool = False
@@ -136,6 +138,14 @@ METHODS = {
         needs_noise=True,
         defaults=_ONE_STEP,
         module="classical",
+    ),
+    "ffdnet": MethodEntry(
+        "FFDNet, a network of 2018, on the picture that Telea's method fills; no std",
+        (),
+        needs_prior=True,
+        needs_noise=True,
+        own_prior="ffdnet",
+        defaults=_ONE_STEP,
     ),
 }
 """Every method by the name that `--method` takes. An option that none of them lists belongs to all.

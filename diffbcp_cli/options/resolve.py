@@ -69,6 +69,8 @@ def resolve(
     values = {**preset.values, **method.defaults, **suited, **given}
     if not method.takes_prior:
         values["prior"] = "none"
+    if method.own_prior is not None:
+        values["prior"] = method.own_prior
     if method.path:
         values["burn_in"] = values.get("iterations", Options.iterations) - 1
     if "stride" not in values:
@@ -103,6 +105,10 @@ def takes(method: str, name: str) -> bool:
 def _check_method(given: Given) -> None:
     """Refuse an option that the chosen method does not have."""
     method = given.get("method", Options.method)
+    own = METHODS[method].own_prior
+    if own is not None and given.get("prior", own) != own:
+        why = f"--method {method} is made of the prior {own}, and cannot do without"
+        raise UsageError(why, hint="leave --prior out")
     for name in given:
         if name == "prior" and not takes(method, name) and given[name] != "none":
             raise UsageError(f"--method {method} has no use for a prior", hint="leave --prior out")

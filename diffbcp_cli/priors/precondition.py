@@ -1,6 +1,7 @@
 """Preconditioning: how a bare network becomes a denoiser D(x, sigma) = E[x0 | x0 + sigma eps = x].
 
-`EDM` is for networks trained on x0 + sigma eps at any sigma, `VP` for networks that predict epsilon at a time step.
+`EDM` is for networks trained on x0 + sigma eps at any sigma, `VP` for networks that predict epsilon at a time step,
+`Told` for denoisers of pictures on [0, 1] that are told their noise level.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ..units import RANGE, values_to_signed, values_to_unit
 from .grids import VPSchedule
 from .interpolate import interpolate
 
@@ -95,3 +97,23 @@ class VP:
         time = (self.steps - 1) * self.schedule.time(sigma)
         output: Tensor = self.network(x * (1 + s.square()).rsqrt(), time)
         return x - s * output[:, : x.shape[1]]
+
+
+class Told:
+    """D(x, sigma) = (2 F((a x + 1) / 2, a sigma / 2) - 1) / a: F denoises pictures on [0, 1], and is told the level.
+
+    highest: the largest level of its training, on [0, 1]. Up to it a = 1. Above it F would leave noise in, so
+    contrast and noise are scaled down about grey until F knows the level: a = highest / level.
+    """
+
+    def __init__(self, network: nn.Module, highest: float) -> None:
+        self.network = network
+        self.highest = highest
+
+    def __call__(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """x (B, C, H, W), sigma (B,) -> the denoised image (B, C, H, W)."""
+        levels = sigma / RANGE
+        scale = (self.highest / levels).clamp(max=1)
+        a = scale.reshape(-1, 1, 1, 1)
+        clean: Tensor = self.network(values_to_unit(a * x), scale * levels)
+        return values_to_signed(clean) / a

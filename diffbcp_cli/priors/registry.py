@@ -19,16 +19,17 @@ HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.A
 
 @dataclass(frozen=True)
 class Source:
-    """Where a prior comes from: a folder, or a repo on the Hub.
+    """Where a prior comes from: a folder, a repo on the Hub, or an installed Python package.
 
-    file: the weights in a repo that holds nothing else; `config` then describes the network. Unknown facts
-    (revision, sha256, size in bytes, parameters, licence) are None. noncommercial: the licence says so, or no
-    licence is stated.
+    file: the weights in a repo or package that is no prior in our layout; `config` then describes the network.
+    Unknown facts (revision, sha256, size in bytes, parameters, licence) are None. noncommercial: the licence says
+    so, or no licence is stated.
     """
 
     name: str
     folder: Path | None = None
     repo: str | None = None
+    package: str | None = None
     file: str | None = None
     revision: str | None = None
     sha256: str | None = None

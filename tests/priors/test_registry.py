@@ -11,7 +11,7 @@ import torch
 
 from diffbcp_cli import priors
 from diffbcp_cli.errors import ModelError
-from diffbcp_cli.priors.networks.adm import AdmConfig, AdmUNet
+from diffbcp_cli.priors.networks import builder_of
 
 
 def test_find_knows_names_folders_and_hub_ids(tmp_path, monkeypatch):
@@ -36,13 +36,14 @@ def test_find_knows_names_folders_and_hub_ids(tmp_path, monkeypatch):
 
 def test_the_registry_is_well_formed():
     for name, source in priors.registry().items():
-        assert (source.folder is None) != (source.repo is None), name
+        assert sum(place is not None for place in (source.folder, source.repo, source.package)) == 1, name
         assert source.licence, name
         assert source.revision is None or len(source.revision) == 40, name
         assert source.sha256 is None or len(source.sha256) == 64, name
         if source.config:
             with torch.device("meta"):
-                network = AdmUNet(AdmConfig.from_dict(source.config))
+                options = {key: value for key, value in source.config.items() if key != "architecture"}
+                network = builder_of(source.config["architecture"])(options, {}).network
             assert sum(p.numel() for p in network.parameters()) == source.parameters
             assert source.size == pytest.approx(4 * (source.parameters or 0), rel=1e-3)
 

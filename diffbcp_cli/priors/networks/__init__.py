@@ -19,6 +19,8 @@ ARCHITECTURES = {
     "natural": "diffbcp_cli.priors.networks.natural:build",
     "adm": "diffbcp_cli.priors.networks.adm:build",
     "ddpm": "diffbcp_cli.priors.networks.ddpm:build",
+    "ffdnet": "diffbcp_cli.priors.networks.ffdnet:build",
+    "drunet": "diffbcp_cli.priors.networks.drunet:build",
     "UNet2DModel": "diffbcp_cli.priors.networks.ddpm:build",  # as diffusers calls it
 }
 """Where the `Builder` of each architecture is, as module:function. A new network is a file and a line here."""
@@ -61,3 +63,9 @@ def check_channels(channels: int) -> None:
     """Refuse a network that is not for pixels, such as one for latents."""
     if channels not in (1, 3):
         raise ModelError(f"the network takes {channels} channels; a prior for photographs takes 3, or 1")
+
+
+def whole_numbers(most: int, *sizes: int) -> None:
+    """Refuse sizes that are not whole numbers from 1 to `most`."""
+    if any(type(one) is not int or not 1 <= one <= most for one in sizes):
+        raise ValueError(f"sizes are whole numbers from 1 to {most}")

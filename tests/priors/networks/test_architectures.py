@@ -32,6 +32,8 @@ SMALL = {  # a small network of each architecture; a new one needs its line here
         "num_head_channels": 16,
     },
     "ddpm": DDPM,
+    "ffdnet": {"channels": 8, "layers": 3},
+    "drunet": {"channels": [4, 6, 8, 8], "blocks": 1},
     "UNet2DModel": DDPM,
 }
 
