@@ -49,6 +49,11 @@ def uniform32(shape: tuple[int, ...], *, rng: Generator) -> Tensor:
     return torch.rand(shape, generator=rng, device=rng.device, dtype=torch.float32)
 
 
+def within(bound: float, shape: tuple[int, ...], *, rng: Generator) -> Tensor:
+    """Draw uniforms in [-bound, bound), float32 on the generator's device."""
+    return 2 * bound * (uniform32(shape, rng=rng) - 0.5)
+
+
 def bernoulli(shape: tuple[int, ...], share: float, *, rng: Generator) -> Tensor:
     """Draw bools of `shape` on the generator's device, each True with probability `share`."""
     return uniform32(shape, rng=rng) < share

@@ -18,6 +18,13 @@ class Arguments(TypedDict, total=False):
     dps_zeta: float
     ode_steps: int
     daps_spread: float
+    hlrtf_shrink: int
+    hlrtf_gamma: float
+    deep_channels: int
+    putt_rank: int
+    putt_rate: float
+    glon_rank: int
+    glon_nonlocal: Literal["nlm", "bm3d", "none"]
     method: str
     preset: str | None
     iterations: int
