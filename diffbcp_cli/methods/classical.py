@@ -1,8 +1,23 @@
 """Classical methods, each one call: Telea, Navier-Stokes, biharmonic, non-local means and BM3D.
 
+Assumes: a mask. `telea`, `navier-stokes` and `biharmonic`: data without noise, which they keep in known pixels.
+`nlm` and `bm3d`: Gaussian noise of known level; what is missing is filled by Telea's method before.
+
 They are paths of one step, and know of no uncertainty. A mask may differ between the colours, so gaps are filled one
-channel at a time. The first three fill gaps and keep the known pixels, noise and all. Non-local means and BM3D remove
-noise; what is missing is filled by Telea's method before.
+channel at a time.
+
+Cost: under a second for 256 x 256 with OpenCV; some seconds with BM3D; with `biharmonic` a sparse linear system of
+as many unknowns as pixels are missing. No network.
+
+Reference: Telea, An Image Inpainting Technique Based on the Fast Marching Method, Journal of Graphics Tools, 2004;
+Bertalmio, Bertozzi, Sapiro, Navier-Stokes, Fluid Dynamics, and Image and Video Inpainting, CVPR 2001; Damelin,
+Hoang, On Surface Completion and Image Inpainting by Biharmonic Functions, 2018; Buades, Coll, Morel, A Non-Local
+Algorithm for Image Denoising, CVPR 2005; Dabov, Foi, Katkovnik, Egiazarian, Image Denoising by Sparse 3-D
+Transform-Domain Collaborative Filtering, IEEE Transactions on Image Processing, 2007.
+
+Ours differs: the algorithms are those of OpenCV, scikit-image and the package bm3d, as they are. OpenCV's non-local
+means works on 8-bit levels. Each colour has its own mask and is filled by itself; one of which nothing is known gets
+the mean of the others.
 """
 
 from __future__ import annotations

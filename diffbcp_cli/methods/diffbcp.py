@@ -1,6 +1,22 @@
 """DiffBCP: the picture is a CP tensor of unknown rank, held by a diffusion prior.
 
-Without a prior it is Bayesian CP by Gibbs sampling.
+Assumes: Gaussian noise of unknown level and a mask, whose entries may differ between the colours; patches of the
+picture that share few components. Any prior. Without one (`--prior none`) it is Bayesian CP by Gibbs sampling.
+
+The picture is cut into overlapping patches, and their tensor is sum_r lambda_r a_r o b_r o c_r o d_r plus noise of
+precision tau. A shrinkage prior (CUSP) on the weights lambda settles the rank. A copy Z of the picture, held to it
+by a coupling rho = sqrt(c / tau), is drawn from the prior by reverse diffusion from level rho. Both are drawn in
+turn. The result is the mean of the draws, refined by the prior (`--finish`); its standard deviation is that of the
+draws of both.
+
+Cost: in each iteration one Gram matrix of the size of the rank for every patch, and --calls network calls; 100
+iterations by default, and then the calls of --finish.
+
+Reference: Bayesian Tensor Decomposition with Diffusion Model Prior, ICML 2026.
+
+Ours differs: conditionals that are printed with theta in place of 1 / theta, and draws of the published code that
+are no Gibbs steps, are put right; c, rho, the solver and the estimate are other ones by default.
+docs/explanation/model.md lists every difference.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import cv2
 import torch
 from torch import Generator, Tensor
 
@@ -172,8 +171,7 @@ def build(problem: Problem, prior: Prior | None, options: Options, seeds: Seeds,
     """The method for a problem whose noise level is known."""
     found, noise_std = needed(problem, prior, "GLON")
     known = known_entries(problem, "glon").permute(1, 2, 0).cpu().numpy()
-    telea = partial(classical.inpaint_cv2, cv2.INPAINT_TELEA, TELEA_RADIUS)
-    start = to_signed(classical.by_channel(telea, to_unit(problem.y), known), problem.device)
+    start = to_signed(classical.fill_telea(TELEA_RADIUS, to_unit(problem.y), known), problem.device)
     denoisers: list[Denoiser] = [lambda x, level: found.denoise(x[None], level)[0]]
     if options.glon_nonlocal != "none":
         one = classical.bm3d if options.glon_nonlocal == "bm3d" else classical.non_local_means
