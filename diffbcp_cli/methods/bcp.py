@@ -13,9 +13,14 @@ Cost: up to 100 sweeps; each inverts one matrix of the size of the rank for ever
 Reference: Zhao, Zhang, Cichocki, Bayesian CP Factorization of Incomplete Tensors with Automatic Rank Determination,
 IEEE Transactions on Pattern Analysis and Machine Intelligence, 2015.
 
-Ours differs: data are standardised instead of taken on [0, 255], and the noise precision starts at 100 on that scale;
-the lower bound is computed with log-gamma functions and log-determinants, so it grows at every sweep of one rank;
-known pixels come out restored, not pasted back; the standard deviation is that of the clean picture.
+Ours differs: data are standardised instead of taken on [0, 255], and the noise precision starts at 100 on that
+scale; the lower bound is computed with log-gamma functions and log-determinants, so it grows at every sweep of one
+rank; known pixels come out restored, not pasted back; the standard deviation is that of the clean picture.
+
+Chosen: the first noise precision, on the middle 128 x 128 of two photographs (guitar, nyc), 70 % missing, noise
+0.025, 60 components, 40 sweeps: 10 gives 24.60 dB, 100 gives 25.58, 1000 gives 25.56. On two others (house, dog):
+27.02, 27.72, 27.85. With stripes the three are within 0.1 dB. 1000 keeps more components, so its sweeps take up to
+half as long again.
 """
 
 from __future__ import annotations

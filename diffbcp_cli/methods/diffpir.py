@@ -3,8 +3,8 @@
 Assumes: Gaussian noise of known level, any linear operator, any prior.
 
 Each step denoises x at level sigma to x0, then solves min |A x - y|^2 / noise^2 + lambda |x - x0|^2 / sigma^2, which
-gives x0'. The noise that this leaves in x, eps = (x - x0') / sigma, is mixed with fresh noise:
-x' = x0' + sigma' (sqrt(1 - zeta) eps + sqrt(zeta) N). The last step returns x0' itself.
+gives x0'. The noise that this leaves in x, eps = (x - x0') / sigma, is mixed with fresh noise: x' = x0' + sigma'
+(sqrt(1 - zeta) eps + sqrt(zeta) N). The last step returns x0' itself.
 
 Cost: one network call a step, 20 by default.
 
@@ -14,6 +14,10 @@ Restoration, CVPR Workshops 2023.
 Ours differs: noise and picture are on one scale (the published code has the noise on [0, 1] and the picture on
 [-1, 1], so its lambda is 4 times ours); the last data step is returned, not the state before it; missing pixels
 start grey, not black; the levels begin at --start-level, up to which the bundled network was trained, not at 157.
+
+Chosen: --start-level, on the middle 128 x 128 of two photographs (guitar, nyc), noise 0.025, 70 % missing and
+stripes: 2 gives 24.43 dB, 4 gives 26.30, 8 gives 26.09. On two others (house, dog): 26.48, 27.94, 27.86. 2 is the
+best of them, by 0.5 dB, where single entries are missing, and the worst, by up to 7 dB, for stripes.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Assumes: a mask, Gaussian noise of known level, a prior.
 
 Minimise over x, factors U_k W_k and pictures p, q: sum_k (a_k / 2) |X_k - U_k W_k|^2 + Phi(p) + Psi(q) + (1/2) |x -
 p|^2 + (1/2) |x - q|^2 + (w / 2) |y - x|^2 over the known entries. X_1 (H, WC) and X_2 (HW, C) are the unfoldings of
-the picture that a tensor train factorises; a_k is in proportion to their smaller side, and sums to 1. Phi and Psi
-are known by their denoisers alone: the prior, and non-local means or BM3D. Each block in turn is set to its best
-value given the others and held by a proximal weight rho (proximal alternating minimisation). The level of both
-denoisers falls from 50/255 to 5/255, s_i in iteration i, and w = s_i^2 / noise_std^2. Gaps are filled by Telea's
-method at the start.
+the picture that a tensor train factorises; a_k is in proportion to their smaller side. Phi and Psi are known by
+their denoisers alone: the prior, and non-local means or BM3D. Each block in turn is set to its best value given the
+others and held by a proximal weight rho (proximal alternating minimisation). The level s_i of both denoisers falls
+from 50/255 to 5/255. A denoiser of level s stands for a term of weight 1 / s^2, so beside weights of 1 the data
+have w = s_i^2 / noise_std^2, and sum_k a_k = s_i^2 / s_1^2. Gaps are filled by Telea's method at the start.
 
 Cost: one network call and one call of the non-local denoiser an iteration, 60 by default. BM3D takes some seconds a
 call.
@@ -117,7 +117,7 @@ class Glon:
 
     def _round(self, state: GlonState, level: float) -> GlonState:
         """Update the factors, the denoised pictures, then x."""
-        weights = self.weights()
+        weights = self.weights(level)
         factors = [
             _factorise(matrix, u, w, weight)
             for matrix, u, w, weight in zip(unfold(state.x), state.left, state.right, weights, strict=True)
@@ -137,10 +137,11 @@ class Glon:
         left, right = zip(*factors, strict=True)
         return GlonState(x, denoised, left, right, state.step + 1, change)
 
-    def weights(self) -> tuple[float, ...]:
+    def weights(self, level: float) -> tuple[float, ...]:
         """a_k of both unfoldings."""
         sizes = [min(matrix.shape) for matrix in unfold(self.start)]
-        return tuple(size / sum(sizes) for size in sizes)
+        total = (level / self.levels[0]) ** 2
+        return tuple(total * size / sum(sizes) for size in sizes)
 
     def planned(self, *, burn_in: int) -> Glon:
         """The same method: only its last round counts."""

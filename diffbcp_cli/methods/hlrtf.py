@@ -13,7 +13,9 @@ Reference: Luo, Zhao, Meng, Jiang, HLRTF: Hierarchical Low-Rank Tensor Factoriza
 Multi-Dimensional Imaging, CVPR 2022.
 
 Ours differs: the mask is given, not taken from the pixels that are zero; known pixels come out restored, not pasted
-back; r and gamma were chosen on six photographs with noise of 0.025.
+back; r = W / 10 and gamma = 1e-6 instead of W / 5 and 1e-9, 1000 iterations instead of 4000, since the published
+settings are for data without noise. With noise of 0.025 and 70 % missing, the middle of a photograph had 25.01 dB
+after 500 iterations, 24.94 after 1000, 24.67 after 2000.
 """
 
 from __future__ import annotations

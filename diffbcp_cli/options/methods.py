@@ -108,7 +108,7 @@ METHODS = {
         "slices that are products, mixed by a small network, fitted to the picture; no std",
         ("hlrtf_shrink", "hlrtf_gamma"),
         takes_prior=False,
-        defaults={"iterations": 2000},
+        defaults={"iterations": 1000},
         path=True,
     ),
     "deep-tensor": MethodEntry(

@@ -64,7 +64,7 @@ def objective(method, state, level):
     fits = sum(
         weight / 2 * float((matrix - u @ w).square().sum())
         for matrix, u, w, weight in zip(
-            unfold(state.x), state.left, state.right, method.weights(), strict=True
+            unfold(state.x), state.left, state.right, method.weights(level), strict=True
         )
     )
     misfit = (method.problem.y - state.x)[method.problem.known]
