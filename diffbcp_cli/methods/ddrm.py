@@ -16,7 +16,7 @@ bundled network was trained, not at 157.
 
 Chosen: --start-level, on the middle 128 x 128 of two photographs (guitar, nyc), noise 0.025, 70 % missing and
 stripes: 2 gives 22.96 dB, 4 gives 24.60, 8 gives 24.35. On two others (house, dog): 24.25, 25.42, 24.91. 2 is the
-best of them, by 0.5 dB, where single entries are missing, and the worst, by up to 6 dB, for stripes.
+best of them, by 0.5 to 1 dB, where single entries are missing, and the worst, by up to 6 dB, for stripes.
 """
 
 from __future__ import annotations

@@ -15,10 +15,14 @@ network.
 Reference: Loeschcke, Wang, Leth-Espensen, Belongie, Kastoryano, Benaim, Coarse-To-Fine Tensor Trains for Compact
 Visual Representations, ICML 2024.
 
-Ours differs: the published prolongation interpolates with x(i-1) in place of x(i+1), halves the first and the last
-pixel, and rescales the result to the norm of the coarse picture, half of what it should be; all three are put right,
-and the train is cut in its canonical form. Coarse pictures are made of the known pixels alone, each colour with its
-own mask. Every pixel counts in every update, not a random choice of them.
+Ours differs: the published prolongation interpolates with x(i-1) in place of x(i+1), halves the second pixel, and
+rescales the result to the norm of the coarse picture, half of what it should be; all three are put right, and the
+train is cut in its canonical form. Coarse pictures are made of the known pixels alone, each colour with its own
+mask. Every pixel counts in every update, not a random choice of them. Rank 30 and rate 1e-3, not 100 and 8e-3.
+
+Chosen: rank and rate, on one photograph (astronaut, 256 x 256, noise 0.025), at 70 and 90 % missing: rank 30 and
+rate 1e-3 give 22.50 and 18.31 dB; rate 1e-2 22.19 and 15.96; rate 5e-3 with rank 30 22.24 and 16.37, with rank 100
+20.51 and 17.79, with rank 15 19.50 and 17.57.
 """
 
 from __future__ import annotations

@@ -16,6 +16,10 @@ Transactions on Pattern Analysis and Machine Intelligence, 2023.
 
 Ours differs: it stops where nothing changes by more than 1e-5, not 1e-8; `tctv-soft`, for noisy data with a mask, is
 ours.
+
+Chosen: STRENGTH, on the middle 128 x 128 of two photographs (guitar, nyc), noise 0.025, 70 % missing and strokes:
+0.5 gives 26.93 dB, 1 gives 27.09, 2 gives 26.79, 3 gives 26.32. On two others (house, dog): 28.30, 28.47, 28.10,
+27.54.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class OwnOptions:
         0.5, OWN, "Spread of a draw about the clean picture, in noise levels; the paper has 1.", above=0
     )
     hlrtf_shrink: int = option(10, OWN, "Width of the picture over the rank of a slice.", least=1, most=10**4)
-    hlrtf_gamma: float = option(1e-5, OWN, "Weight of the differences of neighbouring rows.", least=0, most=1)
+    hlrtf_gamma: float = option(1e-6, OWN, "Weight of the differences of neighbouring rows.", least=0, most=1)
     deep_channels: int = option(32, OWN, "Channels of the network that is fitted.", least=1, most=1024)
     putt_rank: int = option(30, OWN, "Largest rank of the tensor train.", least=1, most=10**4)
     putt_rate: float = option(1e-3, OWN, "Learning rate of the cores.", above=0, most=1)
