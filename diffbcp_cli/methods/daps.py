@@ -20,8 +20,8 @@ not at 100.
 Chosen: r, again by PSNR on the middle 128 x 128 of two photographs (guitar, nyc), noise 0.025, 70 % missing, 25
 levels of 3 calls: 0.25 gives 25.42 dB, 0.5 gives 25.19, 1 gives 16.23. On two others (house, dog): 27.76, 27.03,
 16.11. With 200 levels of 5 calls (house, 64 x 64) 0.25 and 0.5 give 26.67 and 27.04 dB at 70 % missing, 22.24 and
-20.88 for stripes. A narrow draw is nearer to the mean, which PSNR rewards; 0.5 stays, as its draws have the spread
-of the posterior.
+20.88 for stripes. A narrow draw is nearer to the mean, which PSNR rewards; 0.5 stays, as its draws have nearly the
+spread of the posterior under a Gaussian prior.
 """
 
 from __future__ import annotations
