@@ -163,7 +163,8 @@ class Whole:
             found["prior"] = to_unit(posterior.prior_image.mean)
         trace, numbers = posterior.traces[0], {**restored.numbers, "diagnostics": judged.as_dict()}
         if "rank" in trace:
-            numbers["rank"] = {"last": trace["rank"][-1], "active": trace["active_rank"][-1]}
+            counts = {"last": "rank", "active": "active_rank", **EFFECTIVE_RANKS}
+            numbers["rank"] = {key: trace[name][-1] for key, name in counts.items() if name in trace}
             numbers["tensor_noise"] = posterior.noise()
         return replace(
             restored,
@@ -174,6 +175,9 @@ class Whole:
             warnings=() if warning is None else (warning,),
             seconds=self.seconds,
         )
+
+
+EFFECTIVE_RANKS = {"effective": "effective_rank", "contributing": "contributing_rank"}
 
 
 def for_path(options: Options, length: int) -> Options:

@@ -22,6 +22,8 @@ from .cusp import Cusp, CuspPrior
 from .likelihood import NoisePrior, Observed
 from .solve import draw_from_precision
 
+EFFECTIVE = 1e-4  # |lambda_r| of a component that counts, in the paper
+
 
 @dataclass(frozen=True)
 class Hyper:
@@ -210,18 +212,42 @@ def draw_scale(
 # --- rank adaptation -------------------------------------------------------------------------------------
 
 
-def adapt(state: State, observation: Observed, hyper: Hyper, *, floor: float, rng: Generator) -> State:
-    """Drop or add components as `cusp.rank_change` decides.
+def adapt(
+    state: State, observation: Observed, hyper: Hyper, *, floor: float, shrink: bool = True, rng: Generator
+) -> State:
+    """Drop or add components as `cusp.rank_change` decides; only add them unless `shrink`.
 
-    The least energy is `floor` times the noise energy of a component's degrees of freedom. Adapt during burn-in
-    only, so that the draws that are kept come from one fixed Markov kernel.
+    Beyond the rank that a matrix (U, V) can have, none is added.
+    Adapt during burn-in only, so that the draws that are kept come from one fixed Markov kernel.
     """
-    freedom = sum(len(f) for f in (*state.left, *state.right))
-    least = floor * freedom / state.noise_precision
+    least = floor * noise_energy(state, observation)
     change = cusp.rank_change(state.cusp, energy(state, observation), least)
-    if change.grow:
-        return grow(state, hyper, rng=rng)
-    return state.select(~change.drop) if change.drop.any() else state
+    room = min(math.prod(observation.shape.left), math.prod(observation.shape.right)) - state.rank
+    for _ in range(min(change.grow, room)):
+        state = grow(state, hyper, rng=rng)
+    return state.select(~change.drop) if shrink and change.drop.any() else state
+
+
+def noise_energy(state: State, observation: Observed) -> float:
+    """The energy of a component that only fits noise: 1/tau for each of its numbers, over the share that is known.
+
+    What fits the noise of the known entries has the same mean square at the missing ones.
+    """
+    shape = observation.shape
+    freedom = sum(len(f) for f in (*state.left, *state.right))
+    known = observation.count / (observation.mean_weight * math.prod(shape.left) * math.prod(shape.right))
+    return freedom / (state.noise_precision * known)
+
+
+def effective_ranks(state: State, observation: Observed) -> dict[str, float | None]:
+    """How many components there are: all, in the slab, with |lambda_r| >= 1e-4, of more energy than noise has."""
+    more = energy(state, observation) >= noise_energy(state, observation)
+    return {
+        "rank": state.rank,
+        "active_rank": int(state.in_slab.sum()),
+        "effective_rank": int((state.weights.abs() >= EFFECTIVE).sum()),
+        "contributing_rank": int(more.sum()),
+    }
 
 
 def energy(state: State, observation: Observed) -> Tensor:

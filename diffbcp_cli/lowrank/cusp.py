@@ -27,6 +27,7 @@ class CuspPrior:
     slab_rate: float = 2.0
     spike_var: float = 1e-3  # theta_r in the spike, a variance
     stick: float = 5.0  # nu_l ~ Beta(1, stick)
+    shrinks: bool = True  # False: the variances stay where they start, and all components are in the slab
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ def initial(rank: int, prior: CuspPrior) -> Cusp:
 
 def draw(weights: Tensor, cusp: Cusp, prior: CuspPrior, *, rng: Generator) -> Cusp:
     """Draw labels, sticks and variances, in this order, given the weights (R,)."""
+    if not prior.shrinks:
+        return cusp
     weights = weights.cpu().double()
     allocation = draw_allocation(weights, cusp.sticks, prior, rng=rng)
     sticks = draw_sticks(allocation, prior, rng=rng)
@@ -131,12 +134,15 @@ def draw_shrinkage(weights: Tensor, in_slab: Tensor, prior: CuspPrior, *, rng: G
 # --- rank adaptation -------------------------------------------------------------------------------------
 
 
+SPARES = 0.25  # inactive components that are kept, as a share of the active ones
+
+
 @dataclass(frozen=True)
 class RankChange:
-    """What rank adaptation decides: which components (R,) to drop, and whether to add one. Never both."""
+    """What rank adaptation decides: which components (R,) to drop, or how many to add. Never both."""
 
     drop: Tensor
-    grow: bool
+    grow: int
 
 
 def adaptation_due(step: int, *, rng: Generator) -> bool:
@@ -147,12 +153,14 @@ def adaptation_due(step: int, *, rng: Generator) -> bool:
 def rank_change(cusp: Cusp, energy: Tensor, least: float) -> RankChange:
     """Alg. 2: decide what to do, with "inactive" meaning in the spike and of energy (R,) below `least`.
 
-    Inactive components are dropped, except the strongest, which stays as a spare. One is added when all are in the
-    slab. The paper drops |lambda_r| < 1e-4 instead, but a spike of standard deviation 0.03 hardly ever gives that.
+    As many inactive components as `SPARES` says stay, the strongest ones: a component needs some sweeps to find its
+    place, and the rank grows by those that do. If there are fewer, new ones are added. The same number of active
+    components is then at rest whether the rank was too large or too small. The paper keeps none and adds one at a
+    time, and drops |lambda_r| < 1e-4 instead, but a spike of standard deviation 0.03 hardly ever gives that.
     """
     drop = ~cusp.in_slab & (energy < least)
-    if drop.any():
-        drop[torch.where(drop, energy, -math.inf).argmax()] = False
-    # Once zeta has been drawn, zeta_R > R is impossible: the last component is never in the slab, and none is added.
-    # The rule that finds the rank from below is in_slab[:-1].all() with nothing to drop.
-    return RankChange(drop, grow=bool(cusp.in_slab.all()))
+    inactive = int(drop.sum())
+    spares = math.ceil(SPARES * (len(energy) - inactive)) or 1
+    strongest = torch.where(drop, energy, -math.inf).argsort(descending=True)
+    drop[strongest[: min(spares, inactive)]] = False
+    return RankChange(drop, grow=max(0, spares - inactive))

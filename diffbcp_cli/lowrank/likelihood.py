@@ -40,6 +40,10 @@ class Observed(Protocol):
     def mean_weight(self) -> float:
         """The mean of w over all entries, padding included."""
 
+    @property
+    def count(self) -> float:
+        """The sum of w over the observed entries."""
+
 
 @dataclass(frozen=True)
 class Observation:

@@ -22,15 +22,16 @@ docs/explanation/model.md lists every difference.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Generator, Tensor
 
 from ..lowrank import cp, cusp
-from ..lowrank.cp import Hyper, State, initial
-from ..lowrank.cp_sweep import MEMORY_BUDGET, sweep
+from ..lowrank.cp import State, initial
+from ..lowrank.cp_sweep import sweep
 from ..lowrank.likelihood import Coupling, Observation, observe
+from ..lowrank.ring import RingState
 from ..lowrank.stream import Stream, observe_in_chunks, observe_some
 from ..lowrank.tensorize import Patches, tensorize
 from ..options import Options
@@ -38,33 +39,17 @@ from ..priors.base import Prior
 from ..problem import Problem
 from ..random import Seeds
 from ..watch import Watch
+from .low_rank import SMALLEST_BUDGET, Settings, settings_of
+from .ring_step import RingStep, ring_step
 from .split_gibbs import Adaptive, Drawn, Pull, SplitGibbs, SplitState
 
-BATCHES_IN_BUDGET = 16  # one batch of Gram matrices takes this part of --memory-budget
-SMALLEST_BUDGET = 2**20  # bytes for a batch: smaller ones do not help
 IN_CHUNKS = 8000  # patches beyond which a sweep goes through them in chunks
 ATOM_SWEEPS = 20  # over the patches that the atoms are learned from
 # A strong coupling makes X smooth. The misfit then counts as noise, and the data lose their weight. The noise that is
 # found without the prior, while the atoms are learned, bounds it.
 NOISE_SLACK = 1.1
 
-STATE_CLASSES = (SplitState, State, cusp.Cusp)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What fixes the low-rank step. Noise levels are on [-1, 1]."""
-
-    rank: int = 200
-    block: int = 25
-    sweeps: int = 1  # over the tensor model in each step
-    burn_in: int = 40
-    adapt_floor: float | None = None  # None: the rank stays as it is
-    noise_std: float | None = None  # None: inferred
-    noise_most: float = math.inf  # an upper bound of the inferred noise
-    warm_up: int | None = None  # steps before the prior's first call; None: a third of burn-in, at most 10
-    hyper: Hyper = field(default_factory=Hyper)
-    budget: int = MEMORY_BUDGET
+STATE_CLASSES = (SplitState, State, RingState, cusp.Cusp)
 
 
 @dataclass(frozen=True)
@@ -78,8 +63,7 @@ class LowRank:
     @property
     def warm_up(self) -> int:
         """Sweeps before the prior's first call."""
-        given = self.settings.warm_up
-        return min(10, max(1, self.settings.burn_in // 3)) if given is None else given
+        return self.settings.first_call
 
     def init(self, *, rng: Generator) -> tuple[State, None]:
         """The state before the first sweep; the sweep draws the first X."""
@@ -94,19 +78,14 @@ class LowRank:
     def step(self, state: State, pull: Pull | None, index: int, *, rng: Generator) -> tuple[State, Drawn]:
         """Adapt the rank if it is time for it, then sweep over the tensor model."""
         settings = self.settings
-        if self._adapts(index) and cusp.adaptation_due(index, rng=rng):
-            floor = settings.adapt_floor or 0.0
-            state = cp.adapt(state, self.observation, settings.hyper, floor=floor, rng=rng)
+        if settings.adapts(index) and cusp.adaptation_due(index, rng=rng):
+            floor, shrink = settings.adapt_floor or 0.0, settings.may_drop(index)
+            state = cp.adapt(state, self.observation, settings.hyper, floor=floor, shrink=shrink, rng=rng)
         for sweeps in range(settings.sweeps):
             state, image = self._sweep(state, pull, first=index + sweeps == 0, rng=rng)
             state = self._with_noise(state)
-        numbers = {"rank": state.rank, "active_rank": int(state.in_slab.sum())}
+        numbers = cp.effective_ranks(state, self.observation)
         return state, Drawn(image, state.noise_precision, numbers)
-
-    def _adapts(self, index: int) -> bool:
-        """Rank adaptation waits for the second half of burn-in: before, components are still growing."""
-        settings = self.settings
-        return settings.adapt_floor is not None and settings.burn_in // 2 <= index < settings.burn_in
 
     def _sweep(self, state: State, pull: Pull | None, *, first: bool, rng: Generator) -> tuple[State, Tensor]:
         """Draw the tensor model given the prior's image; return it and X folded, (C, H, W)."""
@@ -148,34 +127,25 @@ class LowRank:
         )
 
 
-def settings_of(options: Options, noise_std: float | None) -> Settings:
-    """The low-rank step that the options ask for; noise_std: on [-1, 1], None if it is to be inferred."""
-    return Settings(
-        rank=options.rank,
-        block=options.block,
-        burn_in=options.burn_in,
-        adapt_floor=options.adapt_floor if options.adapt_rank else None,
-        noise_std=noise_std,
-        sweeps=options.sweeps,
-        budget=options.memory_budget // BATCHES_IN_BUDGET,
-    )
-
-
 def build(
     problem: Problem, prior: Prior | None, options: Options, seeds: Seeds, watch: Watch
-) -> SplitGibbs[State]:
+) -> SplitGibbs[State] | SplitGibbs[RingState]:
     """The sampler of a problem. Where there are many patches, atoms are learned from some of them first."""
     rule = Adaptive(options.coupling, options.rho_min, options.rho_max)
     step = _low_rank(problem, options, watch)
+    if isinstance(step, RingStep):
+        return SplitGibbs(step, prior, rule, options.solver, options.calls)
     return SplitGibbs(step, prior, rule, options.solver, options.calls)
 
 
-def _low_rank(problem: Problem, options: Options, watch: Watch) -> LowRank:
+def _low_rank(problem: Problem, options: Options, watch: Watch) -> LowRank | RingStep:
     image, known = problem.y, problem.known
     channels, height, width = image.shape
     once, settings, atoms = options.patch_weights == "once", settings_of(options, problem.noise_std), None
     kind: Literal["patch", "reshape"] = "reshape" if options.tensorize == "reshape" else "patch"
     shape = tensorize((channels, height, width), kind, patch=options.patch_size, stride=options.stride)
+    if options.decomposition != "cp":
+        return ring_step(problem, shape, settings, once=once, closed=options.decomposition == "tr")
     if not isinstance(shape, Patches):
         return LowRank(observe(image, known, shape, once=once), settings)
     count = shape.right[0]

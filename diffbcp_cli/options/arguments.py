@@ -31,6 +31,8 @@ class Arguments(TypedDict, total=False):
     burn_in: int
     thin: int
     rank: int
+    decomposition: Literal["cp", "tt", "tr"]
+    shrinkage: Literal["cusp", "none"]
     block: int
     adapt_rank: bool
     adapt_floor: float

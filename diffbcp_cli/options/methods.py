@@ -37,7 +37,7 @@ OF_CHAINS = ("burn_in", "thin", "until_converged", "max_iterations", "calibrate"
 
 
 _LOW_RANK = (
-    *("rank", "block", "adapt_rank", "adapt_floor", "sweeps", "atom_patches"),
+    *("decomposition", "shrinkage", "rank", "block", "adapt_rank", "adapt_floor", "sweeps", "atom_patches"),
     *("tensorize", "patch_size", "stride", "patch_weights"),
 )
 _REVERSE = ("rho_min", "rho_max", "solver", "calls")

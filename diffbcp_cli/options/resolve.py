@@ -22,6 +22,7 @@ Given = Mapping[str, Any]
 LARGE = 512 * 512  # pixels beyond which options that are not set take other values
 FEW_KNOWN = 0.2  # share of known entries below which rank 100 does as well as 200
 RETIRED = ("pinned",)  # in the records of earlier versions; it said what `Given` says by itself
+BONDS = {"tt": {"rank": 60}, "tr": {"rank": 8}}  # a bond of that size does as well as 200 components of CP
 _PAIR = ("iterations", "burn_in")  # one without the other may not fit
 
 
@@ -66,6 +67,7 @@ def resolve(
     suited = _values_for_large({**preset.values, **given}, known, preset) if large else {}
     if any(name in given for name in _PAIR):
         suited = {name: value for name, value in suited.items() if name not in _PAIR}
+    suited |= BONDS.get(given.get("decomposition", ""), {})
     values = {**preset.values, **method.defaults, **suited, **given}
     if not method.takes_prior:
         values["prior"] = "none"

@@ -76,10 +76,16 @@ class Options(OwnOptions):
     rank: int = option(
         200,
         MODEL,
-        "CP components to start with.",
+        "CP components to start with; the largest bond of a tensor train (60) or ring (8).",
         least=1,
         large={"few known": 100, "reshape": 500},
         most=10**5,
+    )
+    decomposition: Literal["cp", "tt", "tr"] = option(
+        "cp", MODEL, "The low-rank model: CP, a tensor train or a tensor ring."
+    )
+    shrinkage: Literal["cusp", "none"] = option(
+        "cusp", MODEL, "Prior of the weights: cumulative shrinkage, or plain normals at a fixed rank."
     )
     block: int = option(
         25,

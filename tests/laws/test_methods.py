@@ -35,11 +35,15 @@ from diffbcp_cli.watch import Watch
 TESTS = Path(__file__).parents[1]
 NOISE = 0.1  # on [-1, 1]
 STEPS = 7
+VARIANTS = {"diffbcp tt": {"decomposition": "tt"}, "diffbcp tr": {"decomposition": "tr", "rank": 3}}
+"""Options that make another sampler of a method; the laws hold for them as for a method."""
 every_method = pytest.mark.parametrize("name", REGISTRY)
+every_sampler = pytest.mark.parametrize("name", [*REGISTRY, *VARIANTS])
 
 
 def options_of(name, **more):
-    """A short run of a method."""
+    """A short run of a method, or of a variant of one."""
+    more, name = {**VARIANTS.get(name, {}), **more}, name.split()[0]
     given = {"method": name, "iterations": STEPS, "burn_in": 3, "device": "cpu", "rank": 4, "patch_size": 8}
     return resolve({key: value for key, value in {**given, **more}.items() if takes(name, key)})
 
@@ -59,7 +63,8 @@ def problem_of(*size, complete=False):
 
 
 def build(name, problem, **more):
-    return builder(name)(problem, gaussian(), options_of(name, **more), Seeds(0, ""), Watch())
+    cfg = options_of(name, **more)
+    return builder(cfg.method)(problem, gaussian(), cfg, Seeds(0, ""), Watch())
 
 
 def count_of(method):
@@ -75,7 +80,7 @@ def steps(method, state, count, rng):
     return state, infos
 
 
-BUILT = {name: build(name, problem_of()) for name in REGISTRY}
+BUILT = {name: build(name, problem_of()) for name in [*REGISTRY, *VARIANTS]}
 CHAINS = [name for name, method in BUILT.items() if method.kind == "chain"]
 LONG = [name for name, method in BUILT.items() if count_of(method) > 4]  # those that can be interrupted
 NOT_TO_THE_BIT = {"bm3d": 1e-6}
@@ -88,7 +93,7 @@ The package bm3d differs by up to 3e-7 between two calls with the same input in 
 # --- a method runs ---------------------------------------------------------------------------------------
 
 
-@every_method
+@every_sampler
 @pytest.mark.parametrize(("size", "complete"), [((16, 16, 1), False), ((16, 20, 3), True)])
 def test_it_draws_small_grey_pictures_and_whole_ones(name, size, complete):
     method = build(name, problem_of(*size, complete=complete))
@@ -103,7 +108,7 @@ def test_it_draws_small_grey_pictures_and_whole_ones(name, size, complete):
     assert method.kind == "path" or not torch.equal(infos[-1].image, infos[-2].image)
 
 
-@every_method
+@every_sampler
 def test_what_the_schedule_asks_of_it_keeps_it_a_method(name):
     method = build(name, problem_of())
     for other in (method.planned(burn_in=1), method.without_warm_up()):
@@ -113,7 +118,7 @@ def test_what_the_schedule_asks_of_it_keeps_it_a_method(name):
         assert infos[-1].prior_image is not None or method.kind == "path"
 
 
-@every_method
+@every_sampler
 def test_less_memory_changes_no_draw(name):
     method = build(name, problem_of())
     smaller = method.with_less_memory()
@@ -155,7 +160,7 @@ def test_without_a_prior_it_runs_or_is_refused_in_a_sentence(name):
 # --- a step is a pure function ---------------------------------------------------------------------------
 
 
-@every_method
+@every_sampler
 def test_a_step_leaves_its_inputs_alone(name):
     problem = problem_of()
     method, rng = build(name, problem), tiny.rng(0)
@@ -169,7 +174,7 @@ def test_a_step_leaves_its_inputs_alone(name):
             assert torch.equal(tensor, values)
 
 
-@every_method
+@every_sampler
 @pytest.mark.parametrize("after", [0, 2, 5])
 def test_a_state_that_was_saved_goes_on_to_the_same_bits(name, after):
     """Through the checkpoint's own form; STATE_CLASSES are all that is needed to read it."""
@@ -182,7 +187,7 @@ def test_a_state_that_was_saved_goes_on_to_the_same_bits(name, after):
     text, generator = json.dumps(plain), rng.get_state()
     tensors = {key: value.clone() for key, value in tensors.items()}
     _, expected = steps(method, state, count - after, rng)
-    again = tree.unpack(json.loads(text), tensors, classes=state_classes(name))
+    again = tree.unpack(json.loads(text), tensors, classes=state_classes(name.split()[0]))
     later = tiny.rng(0)
     later.set_state(generator)
     _, found = steps(build(name, problem), again, count - after, later)
@@ -267,13 +272,17 @@ EXACT = {
     ("pnp-dm", "repo"): ({"pnp_step": "repo"}, {"known": _KNOWN, "missing": (0.0, STD**2 / (1 + _GAIN))}),
 }
 """Options, and the exact mean and variance of known and of missing entries, if the prior is N(0, STD^2)."""
-ELSEWHERE = {"diffbcp": "methods/test_geweke.py"}
+ELSEWHERE = {
+    "diffbcp": "methods/test_geweke.py",
+    "diffbcp tt": "lowrank/test_ring_geweke.py",
+    "diffbcp tr": "lowrank/test_ring_geweke.py",
+}
 """Methods whose distribution has a test of its own."""
 
 
 def test_every_chain_has_a_law_of_its_distribution():
     covered = {name for name, _ in EXACT} | ELSEWHERE.keys()
-    assert {*CHAINS} <= covered <= REGISTRY.keys()
+    assert {*CHAINS} <= covered <= {*REGISTRY, *VARIANTS}
     assert all((TESTS / path).exists() for path in ELSEWHERE.values())
 
 

@@ -157,19 +157,30 @@ def cusp_of(slab):
         ([True, True, False], [0.1, 0.1, 0.1], []),  # one weak component is the spare
         ([True, False, False], [0.1, 0.3, 0.2], [2]),  # of two the stronger stays
         ([False, True, False, False], [0.3, 0.1, 0.2, 9.0], [2]),  # a strong spike component stays
-        ([True, True, True], [0.1, 0.1, 0.1], []),  # the slab stays whatever its energy
-        ([False, False], [1.0, 1.0], []),  # at the limit is not below it
+        ([True] * 5 + [False] * 3, [0.1] * 5 + [0.3, 0.1, 0.2], [6]),  # five active ones have two spares
+        ([False, False], [0.1, 0.2], [0]),  # without an active one there is one spare
     ],
 )
-def test_weak_components_of_the_spike_go_but_for_a_spare(slab, energy, drop):
+def test_weak_components_of_the_spike_go_but_for_the_spares(slab, energy, drop):
     change = cusp.rank_change(cusp_of(slab), torch.tensor(energy).double(), 1.0)
     assert change.drop.nonzero().flatten().tolist() == drop
+    assert change.grow == 0
 
 
-@pytest.mark.parametrize("slab", [[True, True], [True, False], [False, True]])
-def test_a_component_is_added_when_all_are_in_the_slab(slab):
-    change = cusp.rank_change(cusp_of(slab), torch.full((2,), 9.0).double(), 1.0)
-    assert change.grow == all(slab)
+@pytest.mark.parametrize(
+    ("slab", "energy", "grow"),
+    [
+        ([True, True], [9.0, 9.0], 1),
+        ([True, False], [9.0, 9.0], 1),  # strong in the spike is as good: the last one is never in the slab
+        ([True, False], [9.0, 1.0], 1),  # at the limit is not below it
+        ([True, True], [0.1, 0.1], 1),  # the slab is active whatever its energy
+        ([False] * 8, [9.0] * 8, 2),  # a quarter
+        ([False] * 9, [9.0] * 8 + [0.1], 1),  # one of the two is there
+    ],
+)
+def test_spares_are_added_where_too_few_are_left(slab, energy, grow):
+    change = cusp.rank_change(cusp_of(slab), torch.tensor(energy).double(), 1.0)
+    assert change.grow == grow
     assert not change.drop.any()
 
 
@@ -181,3 +192,13 @@ def test_a_drawn_label_never_puts_the_last_component_in_the_slab(model):
         drawn = cusp.draw(huge, start, PRIOR, rng=tiny.rng(seed))
         assert drawn.in_slab[:-1].all()
         assert not drawn.in_slab[-1]
+
+
+def test_without_shrinkage_the_prior_of_the_weights_stays():
+    """Plain normals at a fixed rank: the paper's ablation."""
+    plain = cusp.CuspPrior(shrinks=False)
+    start = cusp.initial(RANK, plain)
+    drawn = cusp.draw(torch.full((RANK,), 1e-9), start, plain, rng=tiny.rng())
+    assert drawn is start
+    assert drawn.in_slab.all()
+    assert (drawn.shrinkage == 1).all()

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import smooth
 import tiny
 import torch
 from scipy import stats
@@ -13,6 +14,11 @@ from scipy import stats
 from diffbcp_cli.lowrank import cp
 from diffbcp_cli.lowrank.cp import reconstruct
 from diffbcp_cli.lowrank.cp_sweep import sweep
+from diffbcp_cli.lowrank.likelihood import observe
+from diffbcp_cli.lowrank.tensorize import Patches
+from diffbcp_cli.methods.diffbcp import LowRank
+from diffbcp_cli.methods.low_rank import Settings
+from diffbcp_cli.units import to_signed
 
 LAYOUT = ((2, 3), (7,))
 RANK = 5
@@ -54,8 +60,21 @@ def test_the_energy_is_the_weighted_square_of_a_component(observation):
         assert found == pytest.approx(0.25 * float(alone.square().sum()), rel=1e-9)
 
 
+def test_noise_is_that_of_every_number_over_the_share_that_is_known(observation):
+    state = tiny.random_state(*LAYOUT, RANK)
+    total = float(observation.weight.sum())
+    known = float((observation.weight * observation.observed).sum()) / total
+    assert 0.4 < known < 0.8
+    assert cp.noise_energy(state, observation) == pytest.approx(FREEDOM / 1.7 / known)
+
+
+def limit_of(observation):
+    """Half the energy of noise at tau = 2."""
+    return 0.5 * cp.noise_energy(replace(tiny.random_state(*LAYOUT, RANK), noise_precision=2.0), observation)
+
+
 def test_weak_spike_components_go_and_the_strongest_of_them_stays_as_a_spare(observation):
-    limit = 0.5 * FREEDOM / 2.0  # floor x degrees of freedom / tau
+    limit = limit_of(observation)
     energies = [0.1 * limit, 1.1 * limit, 0.2 * limit, 0.9 * limit, 0.01 * limit]
     state = state_with(energies, [True, False, False, False, False], observation)
     adapted = adapt(state, observation, 0.5)
@@ -69,22 +88,60 @@ def test_a_single_weak_component_is_the_spare(observation):
     assert adapt(state, observation, 0.1) is state
 
 
-def test_a_floor_of_zero_drops_nothing(observation):
+def test_nothing_is_dropped_while_components_grow(observation):
     state = state_with([1e-9] * RANK, [False] * RANK, observation)
-    assert adapt(state, observation, 0.0).rank == RANK
+    assert cp.adapt(state, observation, HYPER, floor=1.0, shrink=False, rng=tiny.rng()) is state
 
 
-def test_strong_components_stay_whatever_their_label(observation):
+def test_strong_components_stay_whatever_their_label_and_get_spares(observation):
     state = state_with([1e6] * RANK, [False] * RANK, observation)
-    assert adapt(state, observation, 1.0) is state
+    adapted = adapt(state, observation, 1.0)
+    assert adapted.rank == RANK + 2
+    assert torch.equal(adapted.weights[:RANK], state.weights)
+
+
+def test_the_rank_stops_at_that_of_a_matrix():
+    observation = tiny.random_observation((1, 2), (3,))
+    state = tiny.random_state((1, 2), (3,), 2)
+    assert cp.adapt(state, observation, HYPER, floor=1e-9, rng=tiny.rng()) is state
+
+
+def test_the_counts_of_components(observation):
+    limit = 2 * limit_of(observation)
+    state = state_with([2 * limit, 0.5 * limit, 1e-30], [True, False, False], observation)
+    assert cp.effective_ranks(state, observation) == {
+        "rank": 3,
+        "active_rank": 1,
+        "effective_rank": 2,
+        "contributing_rank": 1,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_the_rank_of_a_photograph_is_found_from_10_and_from_300():
+    """Two chains, seeds fixed: their numbers of components that contribute end within 20 % of each other."""
+    image = to_signed(smooth.photograph()[8:112, 8:112])
+    image = image + 0.05 * torch.randn(image.shape, generator=tiny.rng(1))
+    known = torch.rand(image.shape, generator=tiny.rng(2)) < 0.5
+    observation = observe(image, known, Patches(*image.shape), once=False)
+    found = []
+    for rank in (10, 300):
+        step = LowRank(observation, Settings(rank=rank, burn_in=170, adapt_floor=1.0))
+        rng = tiny.rng(3)
+        state, _ = step.init(rng=rng)
+        for index in range(170):
+            state, drawn = step.step(state, None, index, rng=rng)
+        found.append(drawn.numbers["contributing_rank"])
+    assert max(found) < 1.2 * min(found), found
 
 
 def test_a_component_is_added_from_the_prior_when_none_is_spare(observation):
     state = state_with([5.0] * RANK, [True] * RANK, observation)
     grown = adapt(state, observation, 0.1)
-    assert grown.rank == RANK + 1
-    assert not grown.in_slab[-1]
-    assert grown.in_slab[:-1].all()
+    assert grown.rank == RANK + 2  # a quarter
+    assert not grown.in_slab[RANK:].any()
+    assert grown.in_slab[:RANK].all()
 
 
 def test_growing_keeps_the_components_that_were_there():
