@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tiny
 import torch
@@ -18,7 +18,7 @@ LETTERS = "abcdefg"
 class ProperHyper(RingHyper):
     """Constants with few heavy tails, for joint tests."""
 
-    noise: NoisePrior = NoisePrior(shape=12.0, rate=8.0)
+    noise: NoisePrior = field(default_factory=lambda: NoisePrior(shape=12.0, rate=8.0))
 
     @property
     def cusp(self):
@@ -62,7 +62,9 @@ def log_of_entries(cores, weights, thetas, tau, observation, pull, rho):
     """The part of the log joint density that cores and weights are in."""
     sizes = [core.shape[1] for core in cores]
     x = torch.einsum(naive(cores, weights), *cores, *weights)
-    y, o, w = (t.double().reshape(sizes) for t in (observation.values, observation.observed, observation.weight))
+    y, o, w = (
+        t.double().reshape(sizes) for t in (observation.values, observation.observed, observation.weight)
+    )
     total = -0.5 * tau * (o * w * (y - x) ** 2).sum()
     if pull is not None:
         total = total - (w * (pull.reshape(sizes) - x) ** 2).sum() / (2 * rho**2)

@@ -229,14 +229,15 @@ def adapt(
 
 
 def noise_energy(state: State, observation: Observed) -> float:
-    """The energy of a component that only fits noise: 1/tau for each of its numbers, over the share that is known.
+    """The energy of a component that only fits noise: 2/tau for each of its numbers, over the share that is known.
 
-    What fits the noise of the known entries has the same mean square at the missing ones.
+    Half of it is the noise that it fits, half the spread of the draw. What fits the noise of the known entries has
+    the same mean square at the missing ones.
     """
     shape = observation.shape
     freedom = sum(len(f) for f in (*state.left, *state.right))
     known = observation.count / (observation.mean_weight * math.prod(shape.left) * math.prod(shape.right))
-    return freedom / (state.noise_precision * known)
+    return 2 * freedom / (state.noise_precision * known)
 
 
 def effective_ranks(state: State, observation: Observed) -> dict[str, float | None]:

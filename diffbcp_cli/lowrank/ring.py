@@ -191,7 +191,7 @@ def noise_energy(state: RingState, bond: int, observation: Observation) -> float
     before, after = state.cores[bond], state.cores[(bond + 1) % len(state.cores)]
     freedom = before[..., 0].numel() + after[0].numel()
     known = observation.count / (observation.mean_weight * observation.values.numel())
-    return freedom / (state.noise_precision * known)
+    return 2 * freedom / (state.noise_precision * known)
 
 
 def effective_ranks(state: RingState, observation: Observation) -> dict[str, float | None]:

@@ -222,9 +222,9 @@ class Bcp:
             float(torch.linalg.cholesky_ex(one)[0].diagonal(dim1=1, dim2=2).log().sum())
             for one in state.covariances
         )
-        hyper = float(_gamma_terms(lam_shape, state.shrinkage).sum())
+        hyper = float(gamma_terms(lam_shape, state.shrinkage).sum())
         return (
-            likelihood + factors + entropy + hyper + float(_gamma_terms(tau_shape, _scalar(state.noise_rate)))
+            likelihood + factors + entropy + hyper + float(gamma_terms(tau_shape, _scalar(state.noise_rate)))
         )
 
     def _std(self, state: BcpState) -> Tensor:
@@ -251,7 +251,7 @@ def _scalar(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
-def _gamma_terms(shape: float, rate: Tensor) -> Tensor:
+def gamma_terms(shape: float, rate: Tensor) -> Tensor:
     """E ln p - E ln q of Gammas with these shapes and rates, under flat priors; elementwise."""
     a = _scalar(shape)
     log = torch.special.digamma(a) - rate.log()

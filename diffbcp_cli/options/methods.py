@@ -89,6 +89,13 @@ METHODS = {
         defaults={"rank": 100, "iterations": 100},
         path=True,
     ),
+    "btr": MethodEntry(
+        "variational Bayesian tensor ring over scales: ranks, noise and std are inferred",
+        ("rank",),
+        takes_prior=False,
+        defaults={"rank": 10, "iterations": 40},
+        path=True,
+    ),
     "tctv": MethodEntry(
         "gradients that are low-rank tensors; keeps the noise of known pixels, no std",
         (),

@@ -22,7 +22,7 @@ Given = Mapping[str, Any]
 LARGE = 512 * 512  # pixels beyond which options that are not set take other values
 FEW_KNOWN = 0.2  # share of known entries below which rank 100 does as well as 200
 RETIRED = ("pinned",)  # in the records of earlier versions; it said what `Given` says by itself
-BONDS = {"tt": {"rank": 60}, "tr": {"rank": 8}}  # a bond of that size does as well as 200 components of CP
+BONDS = {"tt": {"rank": 60}, "tr": {"rank": 8}}  # where --rank is not given
 _PAIR = ("iterations", "burn_in")  # one without the other may not fit
 
 

@@ -65,7 +65,7 @@ def test_noise_is_that_of_every_number_over_the_share_that_is_known(observation)
     total = float(observation.weight.sum())
     known = float((observation.weight * observation.observed).sum()) / total
     assert 0.4 < known < 0.8
-    assert cp.noise_energy(state, observation) == pytest.approx(FREEDOM / 1.7 / known)
+    assert cp.noise_energy(state, observation) == pytest.approx(2 * FREEDOM / 1.7 / known)
 
 
 def limit_of(observation):
@@ -96,7 +96,7 @@ def test_nothing_is_dropped_while_components_grow(observation):
 def test_strong_components_stay_whatever_their_label_and_get_spares(observation):
     state = state_with([1e6] * RANK, [False] * RANK, observation)
     adapted = adapt(state, observation, 1.0)
-    assert adapted.rank == RANK + 2
+    assert adapted.rank == RANK + 1  # two spares, but a matrix (6, 7) has no higher rank than 6
     assert torch.equal(adapted.weights[:RANK], state.weights)
 
 
@@ -123,14 +123,14 @@ def test_the_rank_of_a_photograph_is_found_from_10_and_from_300():
     """Two chains, seeds fixed: their numbers of components that contribute end within 20 % of each other."""
     image = to_signed(smooth.photograph()[8:112, 8:112])
     image = image + 0.05 * torch.randn(image.shape, generator=tiny.rng(1))
-    known = torch.rand(image.shape, generator=tiny.rng(2)) < 0.5
+    known = torch.rand(image.shape, generator=tiny.rng(2)) < 0.3
     observation = observe(image, known, Patches(*image.shape), once=False)
     found = []
     for rank in (10, 300):
-        step = LowRank(observation, Settings(rank=rank, burn_in=170, adapt_floor=1.0))
+        step = LowRank(observation, Settings(rank=rank, burn_in=220, adapt_floor=1.0))
         rng = tiny.rng(3)
         state, _ = step.init(rng=rng)
-        for index in range(170):
+        for index in range(220):
             state, drawn = step.step(state, None, index, rng=rng)
         found.append(drawn.numbers["contributing_rank"])
     assert max(found) < 1.2 * min(found), found
@@ -139,7 +139,7 @@ def test_the_rank_of_a_photograph_is_found_from_10_and_from_300():
 def test_a_component_is_added_from_the_prior_when_none_is_spare(observation):
     state = state_with([5.0] * RANK, [True] * RANK, observation)
     grown = adapt(state, observation, 0.1)
-    assert grown.rank == RANK + 2  # a quarter
+    assert grown.rank == RANK + 1
     assert not grown.in_slab[RANK:].any()
     assert grown.in_slab[:RANK].all()
 

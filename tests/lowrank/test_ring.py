@@ -171,7 +171,11 @@ def test_idle_components_go_and_no_bond_outgrows_its_neighbours():
     assert adapted.ranks[0] == 2  # as many as there are colours
     idle = replace(state, weights=tuple(1e-9 * w for w in state.weights))
     spike = tuple(replace(one, allocation=torch.ones_like(one.allocation)) for one in state.cusps)
-    assert adapt_ring(replace(idle, cusps=spike), observation, HYPER, floor=1.0, rng=tiny.rng()).ranks == (1, 1, 1)
+    assert adapt_ring(replace(idle, cusps=spike), observation, HYPER, floor=1.0, rng=tiny.rng()).ranks == (
+        1,
+        1,
+        1,
+    )
 
 
 TRUE = {"tt": (3, 2, 3), "tr": (3, 2, 3, 2)}
