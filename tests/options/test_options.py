@@ -200,7 +200,7 @@ def test_options_need_no_heavy_package():
 
 def test_an_option_of_another_method_is_refused(monkeypatch):
     monkeypatch.setitem(METHODS, "other", MethodEntry("another", ("coupling",)))
-    with pytest.raises(UsageError, match="--rank is an option of diffbcp and bcp, not of other"):
+    with pytest.raises(UsageError, match="--rank is an option of diffbcp and bcp and btr, not of other"):
         resolve({"method": "other", "rank": 5})
     found = resolve({"method": "other", "coupling": 3.0, "seed": 4, "preset": "fast"})
     assert (found.coupling, found.seed) == (3.0, 4)
