@@ -15,15 +15,27 @@ from .devices import spin_briefly
 if TYPE_CHECKING:
     from .errors import DiffbcpError
     from .jobs.arrays import Restoration, denoise, inpaint, load_prior
+    from .jobs.comparison.arrays import Comparison, compare
 
 __version__ = "0.1.0"
-__all__ = ["DiffbcpError", "Restoration", "__version__", "denoise", "inpaint", "load_prior"]
+__all__ = [
+    "Comparison",
+    "DiffbcpError",
+    "Restoration",
+    "__version__",
+    "compare",
+    "denoise",
+    "inpaint",
+    "load_prior",
+]
 
 _HOME = {
     "inpaint": "jobs.arrays",
     "denoise": "jobs.arrays",
     "load_prior": "jobs.arrays",
     "Restoration": "jobs.arrays",
+    "Comparison": "jobs.comparison.arrays",
+    "compare": "jobs.comparison.arrays",
     "DiffbcpError": "errors",
 }
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from browser_page import browser
 from PIL import Image
 
+__all__ = ["browser"]  # a fixture for all
 SHORT = ["--prior", "none", "--iterations", "6", "--burn-in", "3", "--rank", "6", "--quiet"]
 
 

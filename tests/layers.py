@@ -15,8 +15,8 @@ LEVELS = [
     ("operators", "priors", "lowrank"),
     ("methods",),
     ("run", "photos"),
-    ("estimators",),
-    ("jobs", "scoring", "training"),
+    ("estimators", "scoring"),
+    ("jobs", "training"),
     ("cli",),
 ]
 LAYERS = [name for level in LEVELS for name in level]

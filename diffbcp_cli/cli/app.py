@@ -14,6 +14,7 @@ import typer
 from .. import __version__
 from ..errors import DiffbcpError, InputError, MemoryLimitError
 from . import mask, methods, models, render, streams
+from .compare import compare
 from .doctor import doctor
 from .help import Help, ShortHelp
 from .restore import denoise, inpaint
@@ -47,6 +48,7 @@ def root(
 
 app.command(cls=ShortHelp)(inpaint)
 app.command(cls=ShortHelp)(denoise)
+app.command(cls=Help)(compare)
 app.command(cls=Help)(train)
 app.command(cls=Help)(doctor)
 app.command("eval", cls=Help)(evaluate)

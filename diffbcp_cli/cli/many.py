@@ -49,9 +49,10 @@ def run_many(request: Request, cfg: Given, common: Common, stop: Stop) -> None:
     started = time.perf_counter()
     stop.check()
     if plan.jobs:
-        _fetch_prior(cfg, common.quiet)
+        fetch_prior(cfg, common.quiet)
     reports: list[Report] = []
-    with Overview(plan, quiet=common.quiet, paths=not common.as_json) as overview:
+    names = {job.name for job in plan.jobs}
+    with Overview(names, quiet=common.quiet, paths=not common.as_json) as overview:
         sharing = run.Sharing(common.jobs, common.engine, common.address)
         for report in run.run(plan, session, sharing, tell=overview.tell, stopping=stop):
             reports.append(report)
@@ -81,7 +82,7 @@ def _total(plan: Plan) -> int:
     return len(plan.jobs) + len(plan.finished) + len(plan.bad)
 
 
-def _fetch_prior(cfg: Given, quiet: bool) -> None:
+def fetch_prior(cfg: Given, quiet: bool) -> None:
     """Download the prior before any worker needs it."""
     from .. import priors as weights
 
@@ -100,11 +101,14 @@ def _save_summary(request: Request, document: dict[str, Any]) -> None:
 
 
 class Overview:
-    """The live overview of a batch: counts, the photographs in progress, throughput and time left."""
+    """The live overview of a batch: counts, the photographs in progress, throughput and time left.
 
-    def __init__(self, plan: Plan, *, quiet: bool, paths: bool) -> None:
-        self.names = {job.name for job in plan.jobs}
-        self.total = len(plan.jobs)
+    names: of what is to be done. paths: print what was written.
+    """
+
+    def __init__(self, names: set[str], *, quiet: bool, paths: bool) -> None:
+        self.names = names
+        self.total = len(names)
         self.counts: Counter[str] = Counter()
         self.paths, self.quiet = paths, quiet
         self.started = time.perf_counter()

@@ -72,7 +72,7 @@ def evaluate(
     from ..scoring.score import Settings
 
     folders, truth = _results_and_truth(paths, truth)
-    network, not_computed = _lpips_network(lpips, lpips_trunk, quiet=quiet)
+    network, not_computed = lpips_network(lpips, lpips_trunk, quiet=quiet)
     feed: Feed = "paper" if lpips == "paper" else "standard"
     settings = Settings(lpips=feed if network is not None else None, mask_polarity=mask_polarity, seed=seed)
     sets = _score(folders, truth, mask, settings, network, quiet=quiet)
@@ -99,7 +99,7 @@ def _results_and_truth(paths: list[Path], truth: Path | None) -> tuple[list[Path
     return paths[:1], paths[1]
 
 
-def _lpips_network(
+def lpips_network(
     choice: LpipsChoice, trunk: Path | None, *, quiet: bool
 ) -> tuple[LpipsNetwork | None, dict[str, str]]:
     """Return the LPIPS network, or None and the reason. If it was asked for by name, a failure is an error."""

@@ -38,7 +38,7 @@ def inpaint(
     >>> result.mean.shape, bool(np.abs(result.mean - image).mean() < 0.05)
     ((32, 32), True)
     """
-    pixels, unit = _to_unit(image)
+    pixels, unit = unit_pixels(image)
     observed = np.asarray(mask)
     if observed.dtype != np.bool_ and not np.isin(observed, (0, 1)).all():
         raise MaskError("the mask holds values other than 0 and 1", hint="True or 1 marks an observed pixel")
@@ -69,7 +69,7 @@ def denoise(
     >>> bool(np.abs(result.mean - clean).mean() < np.abs(noisy - clean).mean())
     True
     """
-    pixels, unit = _to_unit(image)
+    pixels, unit = unit_pixels(image)
     return _restore(image, pixels, unit, np.ones(pixels.shape, bool), prior, options)
 
 
@@ -99,7 +99,7 @@ def _restore(
     return replace(restored, mean=mean, std=std, samples=samples)
 
 
-def _to_unit(image: ArrayLike) -> tuple[NDArray[np.float32], float]:
+def unit_pixels(image: ArrayLike) -> tuple[NDArray[np.float32], float]:
     """Bring an image to (H, W, C) float32 on [0, 1]; return it and what 1 stands for."""
     values = np.asarray(image)
     if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3)):

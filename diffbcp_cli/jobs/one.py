@@ -23,6 +23,7 @@ from ..watch import Watch
 from .checkpoint import identity, start_from
 from .earlier import earlier_result, plain_options
 from .job import Job, Opened, Warnings, check_outputs, mask_digest, read_job
+from .peak import PeakMemory
 from .report import Report, Status, failed, interrupted, of_record
 from .session import Checkpoint, Resume, Session, restore
 
@@ -97,8 +98,12 @@ def _restore_and_save(opened: Opened, session: Session, watch: Watch) -> Saved:
             watch.note(f"{error.message}; the run goes on, but could not be resumed")
 
     pixels, resume = opened.photo.pixels, Resume(start, save)
-    found = restore(pixels, opened.observed, options, prior=prior, name=job.name, watch=watch, resume=resume)
+    with PeakMemory() as peak:
+        found = restore(
+            pixels, opened.observed, options, prior=prior, name=job.name, watch=watch, resume=resume
+        )
     record: Record = results.finite(_record(opened, session.given, options.threads, prior, found))
+    record["peak_memory"], record["peak_gpu_memory"] = peak.bytes, peak.gpu
     written = _save(opened, found, record)
     if found.finished:
         path.unlink(missing_ok=True)

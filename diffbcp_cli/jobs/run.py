@@ -21,11 +21,15 @@ Engine = Callable[[Sequence[Job], Session], Iterator[Report]]
 
 @dataclass(frozen=True)
 class Sharing:
-    """How the work is shared out. jobs: photographs at a time, 0 to choose. address: of a Ray cluster."""
+    """How the work is shared out. jobs: photographs at a time, 0 to choose. address: of a Ray cluster.
+
+    apart: never in this process, so that the memory of one run is not counted in the next.
+    """
 
     jobs: int = 0
     engine: EngineName = "local"
     address: str | None = None
+    apart: bool = False
 
 
 def settle(given: Given) -> Given:
@@ -75,7 +79,7 @@ def _engine(plan: Plan, options: Options, sharing: Sharing, tell: Tell, stopping
         )
     gpus = count_gpus(options)
     count = sharing.jobs or choose_jobs(options, gpus)
-    if min(count, len(plan.jobs)) <= 1:
+    if min(count, len(plan.jobs)) <= 1 and not sharing.apart:
         return lambda jobs, session: local.run_here(jobs, session, tell=tell, stopping=stopping)
     return lambda jobs, session: local.run_processes(
         jobs, session, count, gpus=gpus, tell=tell, stopping=stopping

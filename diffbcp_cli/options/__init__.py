@@ -6,7 +6,7 @@ Nothing here imports torch or NumPy.
 from .arguments import Arguments
 from .files import Recipe, read_recipe, read_toml, to_toml
 from .methods import METHODS
-from .resolve import LARGE, Given, check, lay, resolve, takes, to_mapping
+from .resolve import LARGE, Given, check, lay, read_setting, resolve, takes, to_mapping
 from .spec import GROUPS, Option, allowed, check_value, flag, kinds, option, table
 from .table import EXTRAS, PRESETS, Options
 from .written import read_duration, read_size
@@ -31,6 +31,7 @@ __all__ = [
     "option",
     "read_duration",
     "read_recipe",
+    "read_setting",
     "read_size",
     "read_toml",
     "resolve",

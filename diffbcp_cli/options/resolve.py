@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import UsageError
 from .methods import METHODS, OF_CHAINS
-from .spec import check_value, flag, table
+from .spec import check_value, flag, kinds, table
 from .table import PRESETS, Options, Preset
 
 Given = Mapping[str, Any]
@@ -40,6 +40,30 @@ def check(values: Mapping[str, Any]) -> Given:
             raise UsageError(f"there is no option {key!r}", hint=hint)
         given[name] = check_value(Options, name, value)
     return given
+
+
+def read_setting(text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE, with dashes or underscores, into the name of an option and a value of its type."""
+    name, equals, word = text.partition("=")
+    name = name.strip().removeprefix("--").replace("-", "_")
+    if not equals or name not in table(Options):
+        near = difflib.get_close_matches(name, table(Options), n=1)
+        hint = (
+            f"did you mean {near[0].replace('_', '-')}?"
+            if equals and near
+            else "write it NAME=VALUE: rank=50"
+        )
+        raise UsageError(f"{text!r} sets no option", hint=hint)
+    kind = kinds(Options)[name]
+    if table(Options)[name].read is None and kind in (int, float, bool):
+        try:
+            return name, _SWITCH[word.lower()] if kind is bool else kind(word)
+        except (ValueError, KeyError) as error:
+            raise UsageError(f"{flag(name)} cannot be {word!r}") from error
+    return name, word
+
+
+_SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def lay(under: Given, over: Given) -> Given:

@@ -95,8 +95,11 @@ class Photo:
         return self.path.name
 
 
-def read_photo(path: Path, *, max_pixels: int = MAX_PIXELS) -> Photo:
-    """Read PNG, JPEG, WebP, TIFF, BMP or .npy: 8, 16 bit or float, grey or RGB, with or without alpha."""
+def read_photo(path: Path, *, max_pixels: int = MAX_PIXELS, bounded: bool = True) -> Photo:
+    """Read PNG, JPEG, WebP, TIFF, BMP or .npy: 8, 16 bit or float, grey or RGB, with or without alpha.
+
+    bounded: refuse floats outside [0, 1]; standard deviations may be larger.
+    """
     path = Path(path)
     data = read_bytes(path)
     raster = decode(data, path.name, max_pixels=max_pixels)
@@ -105,7 +108,7 @@ def read_photo(path: Path, *, max_pixels: int = MAX_PIXELS) -> Photo:
     colours = 3 if count >= 3 else 1
     pixels = np.ascontiguousarray(values[..., :colours])
     alpha = np.clip(values[..., -1], 0.0, 1.0) if count in (2, 4) else None
-    if raster.samples.dtype.kind == "f":
+    if bounded and raster.samples.dtype.kind == "f":
         _check_range(pixels, path.name)
     depth: Depth = str(raster.samples.dtype)  # type: ignore[assignment]  # decode gives these three
     return Photo(

@@ -57,6 +57,8 @@ class Record(TypedDict, total=False):
     draws: int
     finished: bool
     seconds: float
+    peak_memory: int
+    peak_gpu_memory: int | None
     diagnostics: dict[str, Any]
     calibration: dict[str, Any] | None
     trace: dict[str, Any]

@@ -62,7 +62,7 @@ def match(results: Path, truth: Path, *, mask: Path | None = None) -> Matches:
     if results.is_file():
         name = _name_of(results)
         found = _mask_for(name, None, mask)
-        return Matches((_pair(name, results, truth, found),), {}, (), ())
+        return Matches((pair_of(name, results, truth, found),), {}, (), ())
     return _match_folders(results, truth, mask)
 
 
@@ -102,8 +102,8 @@ def read_run(path: Path | None) -> Run:
 
 def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:
     found = _results_in(results, apart_from=truth)
-    truths = _Index(images_in(truth, results=True), truth)
-    masks = _Index(images_in(mask, results=True), mask) if mask is not None and mask.is_dir() else None
+    truths = Index.of(truth)
+    masks = Index.of(mask) if mask is not None and mask.is_dir() else None
     pairs, lone = [], []
     problems: dict[str, InputError] = {}
     for name, result in found.items():
@@ -112,7 +112,7 @@ def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:
             if partner is None:
                 lone.append(name)
             else:
-                pairs.append(_pair(name, result, partner, _mask_for(name, masks, mask)))
+                pairs.append(pair_of(name, result, partner, _mask_for(name, masks, mask)))
         except InputError as error:
             problems[name] = error
     if not pairs and not problems:
@@ -122,7 +122,7 @@ def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:
     return Matches(tuple(pairs), problems, tuple(lone), tuple(lone_truths))
 
 
-class _Index:
+class Index:
     """The files of a folder by relative path and by file name, each with and without suffix."""
 
     def __init__(self, paths: Iterable[Path], root: Path) -> None:
@@ -134,6 +134,11 @@ class _Index:
             for table, key in ((self._by_path, relative.as_posix()), (self._by_name, relative.name)):
                 table[key].append(path)
                 table[key.removesuffix(path.suffix)].append(path)
+
+    @classmethod
+    def of(cls, folder: Path) -> Index:
+        """The images of a folder."""
+        return cls(images_in(folder, results=True), folder)
 
     def find(self, name: str, *, what: str) -> Path | None:
         """Return the file for `name`, or None. More than one is an InputError."""
@@ -160,7 +165,8 @@ def _name_of(result: Path) -> str:
     return result.stem.removesuffix(".mean")
 
 
-def _pair(name: str, result: Path, truth: Path, mask: Path | None) -> Pair:
+def pair_of(name: str, result: Path, truth: Path, mask: Path | None) -> Pair:
+    """A result with its truth, and the files beside it."""
     base = _name_of(result)
 
     def beside(*endings: str) -> Path | None:
@@ -178,10 +184,10 @@ def _pair(name: str, result: Path, truth: Path, mask: Path | None) -> Pair:
     )
 
 
-def _mask_for(name: str, masks: _Index | None, mask: Path | None) -> Path | None:
+def _mask_for(name: str, masks: Index | None, mask: Path | None) -> Path | None:
     if mask is None or not mask.is_dir():
         return mask
-    index = masks or _Index(images_in(mask, results=True), mask)
+    index = masks or Index.of(mask)
     found = index.find(name, what="mask")
     if found is None:
         raise InputError(
@@ -190,7 +196,7 @@ def _mask_for(name: str, masks: _Index | None, mask: Path | None) -> Path | None
     return found
 
 
-def _nothing_matched(results: Path, truth: Path, found: Mapping[str, Path], truths: _Index) -> InputError:
+def _nothing_matched(results: Path, truth: Path, found: Mapping[str, Path], truths: Index) -> InputError:
     if not found:
         return InputError(f"{results} holds no images to score", hint="diffbcp eval RESULTS TRUTH")
     if not truths.paths:

@@ -61,7 +61,7 @@ def read_region(pair: Pair, result: Photo, polarity: Polarity) -> tuple[Mask | N
 def read_std(pair: Pair, shape: tuple[int, ...]) -> Floats | None:
     """Read the standard deviations, (H, W, C); without a file of them, compute them from the draws."""
     if pair.std is not None:
-        std = read_photo(pair.std).pixels
+        std = read_photo(pair.std, bounded=False).pixels
         if std.shape != shape:
             raise InputError(f"{pair.std.name} has shape {std.shape} but the picture has {shape}")
         return std

@@ -6,13 +6,12 @@ import base64
 import io
 import json
 import re
-import shutil
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
-from eval_data import absent, levels, truth_picture
+from browser_page import Page
+from eval_data import levels, truth_picture
 from PIL import Image
 
 from diffbcp_cli.scoring.report import View, page, side_for
@@ -153,73 +152,11 @@ def test_ticks_are_round_and_reach_around_the_values():
 
 # ---- in a browser ----
 
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
+class Report(Page):
+    """The report page; it is ready when the first picture is."""
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not driver:
-        absent("chromium is not installed: apt-get install -y chromium chromium-driver")
-    try:
-        from selenium import webdriver
-        from selenium.webdriver.chrome.service import Service
-    except ImportError:
-        absent("selenium is not installed: pip install 'diffbcp[dev]'")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    session = webdriver.Chrome(options=options, service=Service(driver))
-    yield session
-    session.quit()
-
-
-class Page:
-    """The page in the browser, with the few things that tests do to it."""
-
-    def __init__(self, session, path: Path) -> None:
-        self.session = session
-        self.address = path.as_uri()
-
-    def open(self, *, width: int = 1280, height: int = 900, scheme: str = "light") -> Page:
-        sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.session.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        self.session.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-        self.session.get(self.address)
-        self.wait("return document.getElementById('viewer').dataset.ready === '0'")
-        return self
-
-    def js(self, code: str, *arguments):
-        return self.session.execute_script(code, *arguments)
-
-    def wait(self, condition: str) -> None:
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        WebDriverWait(self.session, 20).until(lambda _: self.js(condition))
-
-    def find(self, selector: str):
-        from selenium.webdriver.common.by import By
-
-        return self.session.find_element(By.CSS_SELECTOR, selector)
-
-    def press(self, selector: str, *keys: str) -> None:
-        self.js("document.querySelector(arguments[0]).focus()", selector)
-        self.session.switch_to.active_element.send_keys(*keys)
-
-    def text(self, selector: str) -> str:
-        return self.js("return document.querySelector(arguments[0]).textContent", selector)
+    READY = "return document.getElementById('viewer').dataset.ready === '0'"
 
     def lens(self) -> dict[str, str]:
         """What the lens reads: by layer, the numbers under it."""
@@ -234,7 +171,7 @@ class Page:
 def opened(browser, html, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(html, encoding="utf-8")
-    return Page(browser, path)
+    return Report(browser, path)
 
 
 @pytest.mark.browser

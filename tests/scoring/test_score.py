@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from eval_data import SETTINGS, SHAPE, make_set, save, scores_of, truth_picture
 
+from diffbcp_cli.photos.photo import encode_std
 from diffbcp_cli.scoring import metrics
 from diffbcp_cli.scoring.pairs import match
 from diffbcp_cli.scoring.read import read_pair
@@ -115,3 +116,12 @@ def test_pairs_are_read_one_at_a_time(tmp_path):
     for path in (tmp_path / "truth").rglob("*.png"):
         path.unlink()
     assert isinstance(next(outcomes), Failure)
+
+
+def test_a_std_larger_than_the_scale_is_read(tmp_path):
+    """A method that knows next to nothing says so: its std may be above 1."""
+    make_set(tmp_path, ("a",))
+    (pair,) = match(tmp_path / "out", tmp_path / "truth").pairs
+    encode_std(pair.std, np.full(SHAPE, 2.5, np.float32))
+    (one,) = scores_of(match(tmp_path / "out", tmp_path / "truth"))
+    assert one.record["calibration"]["whole"]["coverage"]["90"] == pytest.approx(1.0)

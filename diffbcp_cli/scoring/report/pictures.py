@@ -28,31 +28,31 @@ def side_for(pictures: int) -> int:
 
 def picture_data(view: View, methods: Sequence[str], side: int) -> dict[str, Any]:
     """One view for the script: lossless pictures, and std as grey with the value of white (`std_top`)."""
-    truth = _fitted(view.truth, side)
+    truth = fitted(view.truth, side)
     layers = []
     for number, method in enumerate(methods):
         if method not in view.results:
             continue
         std = view.stds.get(method)
-        entry: dict[str, Any] = {"method": number, "mean": _uri(_fitted(view.results[method], side))}
+        entry: dict[str, Any] = {"method": number, "mean": data_uri(fitted(view.results[method], side))}
         if std is not None:
-            grey = _fitted(std.mean(axis=2, keepdims=True), side)
+            grey = fitted(std.mean(axis=2, keepdims=True), side)
             top = max(float(grey.max()), 1e-6)
-            entry |= {"std": _uri(grey / top), "std_top": top}
+            entry |= {"std": data_uri(grey / top), "std_top": top}
         layers.append(entry)
     return {
         "name": view.name,
         "width": truth.shape[1],
         "height": truth.shape[0],
         "full": [view.truth.shape[1], view.truth.shape[0]],
-        "thumbnail": _uri(_fitted(view.truth, _THUMBNAIL), quality=80),
-        "truth": _uri(truth),
-        "before": None if view.before is None else _uri(_fitted(view.before, side)),
+        "thumbnail": data_uri(fitted(view.truth, _THUMBNAIL), quality=80),
+        "truth": data_uri(truth),
+        "before": None if view.before is None else data_uri(fitted(view.before, side)),
         "layers": layers,
     }
 
 
-def _fitted(picture: Floats, side: int) -> Floats:
+def fitted(picture: Floats, side: int) -> Floats:
     """Shrink (H, W, C) by area means until neither side is longer than `side`."""
     h, w, _ = picture.shape
     factor = side / max(h, w)
@@ -63,7 +63,7 @@ def _fitted(picture: Floats, side: int) -> Floats:
     return small.reshape(size[1], size[0], -1)
 
 
-def _uri(picture: Floats, *, quality: int | None = None) -> str:
+def data_uri(picture: Floats, *, quality: int | None = None) -> str:
     """(H, W, 1 or 3) in [0, 1] as a data URI; lossless unless a quality is given."""
     levels = np.rint(255.0 * np.clip(picture, 0.0, 1.0)).astype(np.uint8)
     image = Image.fromarray(levels[:, :, 0] if levels.shape[2] == 1 else levels).convert("RGB")

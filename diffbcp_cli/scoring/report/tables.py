@@ -77,7 +77,7 @@ def csv_text(document: Mapping[str, Any]) -> str:
     rows = []
     for method, one in methods(document).items():
         for record in one["images"]:
-            rows.append(({"method": method} if method else {}) | dict(_flat(record)))
+            rows.append(({"method": method} if method else {}) | dict(flat(record)))
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n", restval="")
@@ -90,23 +90,33 @@ def markdown_text(document: Mapping[str, Any]) -> str:
     """Means with intervals for each method, its pictures, and how the numbers were computed."""
     columns = used_columns(document)
     sets = methods(document)
-    lines = _markdown_table(
+    lines = markdown_table(
         ["method", "images", *(column.label for column in columns)],
         [
-            [_cell(name or "results"), str(one["count"]), *(_mean_cell(one, column) for column in columns)]
+            [
+                markdown_cell(name or "results"),
+                str(one["count"]),
+                *(mean_cell(one, column) for column in columns),
+            ]
             for name, one in sets.items()
         ],
     )
     for name, one in sets.items():
-        lines += ["", f"### {_cell(name) or 'Images'}", ""]
-        lines += _markdown_table(
+        lines += ["", f"### {markdown_cell(name) or 'Images'}", ""]
+        lines += markdown_table(
             ["image", *(column.label for column in columns)],
             [
-                [_cell(record["name"]), *(column.text(value_at(record, column.path)) for column in columns)]
+                [
+                    markdown_cell(record["name"]),
+                    *(column.text(value_at(record, column.path)) for column in columns),
+                ]
                 for record in one["images"]
             ],
         )
-        lines += [f"\nNot scored: {_cell(bad['name'])}, {_cell(bad['error'])}" for bad in one["failed"]]
+        lines += [
+            f"\nNot scored: {markdown_cell(bad['name'])}, {markdown_cell(bad['error'])}"
+            for bad in one["failed"]
+        ]
     lines += ["", "### How the numbers were made", ""]
     lines += [f"- {key}: {text}" for key, text in document["conventions"].items()]
     lines += [f"- {key} was not computed: {reason}" for key, reason in document["not_computed"].items()]
@@ -119,25 +129,29 @@ def interval_text(one: Mapping[str, Any], column: Column) -> str:
     return f"{column.text(interval[0])} to {column.text(interval[1])}" if interval else ""
 
 
-def _mean_cell(one: Mapping[str, Any], column: Column) -> str:
+def mean_cell(one: Mapping[str, Any], column: Column) -> str:
+    """A mean and its interval in brackets."""
     interval = interval_text(one, column)
     return column.text(value_at(one["mean"], column.path)) + (f" ({interval})" if interval else "")
 
 
-def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
+def markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Lines of a table with its first column to the left, the others to the right."""
     rule = ["---"] + ["---:"] * (len(head) - 1)
     return ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
 
 
-def _cell(text: str) -> str:
+def markdown_cell(text: str) -> str:
+    """Text as it may stand in a cell."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The entries of a record, those of inner records by joined names."""
     for key, value in record.items():
         if key == "not_computed":
             continue
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}_")
+            yield from flat(value, f"{prefix}{key}_")
         else:
             yield prefix + key, value

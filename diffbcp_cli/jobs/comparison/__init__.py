@@ -1,0 +1,1 @@
+"""Compare methods: photographs x damage x methods, their scores side by side, and the figures of the paper."""
