@@ -113,7 +113,11 @@ def restoring() -> list[str]:
     parts += ["", "### Presets", ""]
     for name, preset in PRESETS.items():
         values = ", ".join(f"`{flag(key)} {value}`" for key, value in preset.values.items())
-        parts.append(f"- `{name}`: {preset.help}. {values}; for large pictures fewer iterations still.")
+        beyond = {**preset.beyond, **preset.large.get("reshape", {})} if preset.beyond else {}
+        large = ", ".join(f"`{flag(key)} {value}`" for key, value in beyond.items())
+        parts.append(
+            f"- `{name}`: {preset.help}. {values}; for large pictures {large or 'fewer iterations still'}."
+        )
     parts += ["", "### Methods", "", METHOD_NOTE, ""]
     for name, entry in METHODS.items():
         needs = (

@@ -48,6 +48,11 @@ METHODS = {
     "diffbcp": MethodEntry(
         "a low-rank tensor and a prior, refined by the prior", (*_LOW_RANK, "coupling", *_REVERSE, "finish")
     ),
+    "bcp-gibbs": MethodEntry(
+        "the low-rank tensor of diffbcp alone, without a prior: Bayesian CP by Gibbs sampling",
+        _LOW_RANK,
+        takes_prior=False,
+    ),
     "pnp-dm": MethodEntry(
         "the prior alone; the mean of the draws", ("pnp_step", *_REVERSE), needs_prior=True, needs_noise=True
     ),

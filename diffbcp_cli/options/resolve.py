@@ -83,18 +83,22 @@ def resolve(
     """
     if isinstance(given, Options):
         return given
-    _check_method(given)
-    method = METHODS[given.get("method", Options.method)]
     preset = PRESETS[given["preset"]] if given.get("preset") else Preset("", {})
+    name = given.get("method", preset.method or Options.method)
+    if preset.method not in (None, name):
+        raise UsageError(
+            f"--preset {given['preset']} is for {preset.method}, not for {name}", hint="leave it out"
+        )
+    _check_method(name, given)
+    method = METHODS[name]
+    given = given if method.takes_prior else {**given, "prior": "none"}
     large = (height or 0) * (width or 0) > LARGE and given.get("size_defaults", True)
-    large = large and takes(given.get("method", Options.method), "tensorize")  # they suit the low-rank model
-    suited = _values_for_large({**preset.values, **given}, known, preset) if large else {}
+    large = large and takes(name, "tensorize")  # they suit the low-rank model
+    suited = _values_for_large({**preset.values, **preset.beyond, **given}, known, preset) if large else {}
     if any(name in given for name in _PAIR):
         suited = {name: value for name, value in suited.items() if name not in _PAIR}
     suited |= BONDS.get(given.get("decomposition", ""), {})
-    values = {**preset.values, **method.defaults, **suited, **given}
-    if not method.takes_prior:
-        values["prior"] = "none"
+    values = {**lay({**preset.values, **method.defaults, **suited}, given), "method": name}
     if method.own_prior is not None:
         values["prior"] = method.own_prior
     if method.path:
@@ -116,7 +120,7 @@ def _values_for_large(given: Given, known: float, preset: Preset) -> dict[str, A
         cases = [case, "few known"] if known < FEW_KNOWN else [case]
     options = table(Options).items()
     suited = {name: one.large[each] for name, one in options for each in cases if each in one.large}
-    return {**suited, **preset.values, **preset.large.get(case, {})}
+    return {**suited, **preset.values, **preset.beyond, **preset.large.get(case, {})}
 
 
 def takes(method: str, name: str) -> bool:
@@ -128,9 +132,8 @@ def takes(method: str, name: str) -> bool:
     return name in METHODS[method].options or all(name not in entry.options for entry in METHODS.values())
 
 
-def _check_method(given: Given) -> None:
+def _check_method(method: str, given: Given) -> None:
     """Refuse an option that the chosen method does not have."""
-    method = given.get("method", Options.method)
     own = METHODS[method].own_prior
     if own is not None and given.get("prior", own) != own:
         why = f"--method {method} is made of the prior {own}, and cannot do without"

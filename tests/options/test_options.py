@@ -200,7 +200,8 @@ def test_options_need_no_heavy_package():
 
 def test_an_option_of_another_method_is_refused(monkeypatch):
     monkeypatch.setitem(METHODS, "other", MethodEntry("another", ("coupling",)))
-    with pytest.raises(UsageError, match="--rank is an option of diffbcp and bcp and btr, not of other"):
+    owners = "diffbcp and bcp-gibbs and bcp and btr"
+    with pytest.raises(UsageError, match=f"--rank is an option of {owners}, not of other"):
         resolve({"method": "other", "rank": 5})
     found = resolve({"method": "other", "coupling": 3.0, "seed": 4, "preset": "fast"})
     assert (found.coupling, found.seed) == (3.0, 4)
@@ -286,6 +287,45 @@ def test_large_photographs_take_other_values_unless_given(given, known, expected
         name: value for name, value in expected.items() if value != getattr(Options(**given), name)
     }
     assert large(known, **to_mapping(found)) == found
+
+
+PAPER = {
+    **{"tensorize": "patch", "patch_size": 16, "stride": 8, "rank": 200, "adapt_rank": True},
+    **{"coupling": 100.0, "rho_min": 0.3, "rho_max": 10.0, "solver": "paper", "sweeps": 1},
+    **{"iterations": 100, "burn_in": 40, "thin": 3, "finish": 0},
+}
+"""The experiment of the paper, section on inpainting and denoising and its appendix."""
+
+
+@pytest.mark.parametrize(
+    ("side", "other"),
+    [
+        (256, {}),
+        (512, {}),
+        (2048, {"tensorize": "reshape", "rank": 500, "coupling": 50.0, "rho_min": 0.1, "sweeps": 2}),
+    ],
+)
+def test_the_paper_preset_is_its_experiment(side, other):
+    found = resolve({"preset": "paper"}, height=side, width=side, known=0.1)
+    assert {name: getattr(found, name) for name in PAPER} == {**PAPER, **other}
+    assert found.prior_scale == ("fit" if other else "tile")
+    assert resolve({"preset": "paper", "rank": 10}, height=side, width=side).rank == 10
+
+
+def test_the_paper_preset_belongs_to_one_method():
+    assert resolve({"preset": "paper"}).method == PRESETS["paper"].method
+    with pytest.raises(UsageError, match="--preset paper is for"):
+        resolve({"preset": "paper", "method": "tctv"})
+
+
+def test_bcp_gibbs_is_the_chain_without_a_prior():
+    for side in (256, 1024):
+        alone = resolve({"method": "bcp-gibbs"}, height=side, width=side)
+        twin = resolve({"prior": "none"}, height=side, width=side)
+        assert alone.prior == "none"
+        assert differences(alone, twin) == {"method": "bcp-gibbs"}
+    with pytest.raises(UsageError, match="no use for a prior"):
+        resolve({"method": "bcp-gibbs", "prior": "natural"})
 
 
 def test_a_preset_lies_under_what_is_given():
