@@ -6,9 +6,10 @@ Nothing here imports torch or NumPy.
 from .arguments import Arguments
 from .files import Recipe, read_recipe, read_toml, to_toml
 from .methods import METHODS
+from .presets import PRESETS
 from .resolve import LARGE, Given, check, lay, read_setting, resolve, takes, to_mapping
 from .spec import GROUPS, Option, allowed, check_value, flag, kinds, option, table
-from .table import EXTRAS, PRESETS, Options
+from .table import EXTRAS, Options
 from .written import read_duration, read_size
 
 __all__ = [

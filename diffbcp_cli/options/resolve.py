@@ -13,8 +13,9 @@ from typing import Any
 
 from ..errors import UsageError
 from .methods import METHODS, OF_CHAINS
+from .presets import PRESETS, Preset
 from .spec import check_value, flag, kinds, table
-from .table import PRESETS, Options, Preset
+from .table import Options
 
 Given = Mapping[str, Any]
 """Options that were set, by name; the values have been checked."""
