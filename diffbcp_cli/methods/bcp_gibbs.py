@@ -15,6 +15,7 @@ Ours differs: in the sampler, as that of diffbcp does.
 from __future__ import annotations
 
 from ..lowrank.cp import State
+from ..lowrank.ring import RingState
 from ..options import Options
 from ..priors.base import Prior
 from ..problem import Problem
@@ -28,6 +29,6 @@ STATE_CLASSES = diffbcp.STATE_CLASSES
 
 def build(
     problem: Problem, prior: Prior | None, options: Options, seeds: Seeds, watch: Watch
-) -> SplitGibbs[State]:
+) -> SplitGibbs[State] | SplitGibbs[RingState]:
     """The sampler of a problem; a prior has nothing to do in it."""
     return diffbcp.build(problem, None, options, seeds, watch)
