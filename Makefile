@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test fast fuzz lint format bench docs browser clean
+.PHONY: demo test fast fuzz torture lint format bench docs browser clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,10 @@ fast: $(VENV)/.dev
 # every kind of hostile input, several times
 fuzz: $(VENV)/.dev
 	DIFFBCP_FUZZ=5000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/fuzz tests/photos/test_fuzz.py
+
+# 100 SIGKILLs, 30 Ctrl-C and 20 full disks at random moments; half an hour, and the right to mount a tmpfs
+torture: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/torture.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

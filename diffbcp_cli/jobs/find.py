@@ -31,10 +31,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Findings:
-    """Photographs in the order of their names, and how many results of earlier runs were left out."""
+    """Photographs in the order of their names, and files that are named like results, which were left out."""
 
     photos: tuple[Found, ...]
-    left_out: int = 0
+    left_out: tuple[Path, ...] = ()
 
 
 def is_one_file(text: str) -> bool:
@@ -66,16 +66,16 @@ def find_photos(
     """
     skip = {os.path.realpath(path) for path in apart_from}
     seen: dict[tuple[str, str], Found] = {}
-    left_out = 0
+    left_out: list[Path] = []
     for text in (*(t for t in inputs if t != "-"), *(listed if "-" in inputs else ())):
         for found in _expand(text, skip, literal=text in listed):
             if found.problem is None and is_result(found.path):
-                left_out += 1
+                left_out.append(found.path)
                 continue
             placed = found if root is None or found.problem else _under(root, found.path)
             seen.setdefault((placed.name, str(placed.path.absolute())), placed)
     photos = sorted(seen.values(), key=lambda found: os.fsencode(found.name))
-    return Findings(tuple(photos), left_out)
+    return Findings(tuple(photos), tuple(left_out))
 
 
 def in_shard(name: str, shard: tuple[int, int]) -> bool:

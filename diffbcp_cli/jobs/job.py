@@ -96,6 +96,11 @@ def check_outputs(opened: Opened, save: tuple[str, ...], watch: Watch) -> None:
     check_film(save)
     outputs = job.target.files_for(save, floats=photo.depth == "float32")
     files.refuse_inputs(outputs, files.inodes(job.inputs))
+    typed = job.target.mean != job.target.file(
+        "mean.png"
+    )  # -o file.png: the user's own word, and may be a link
+    derived = [path for path in outputs if not typed or path != job.target.mean]
+    files.refuse_links_out(derived, job.target.folder)
     images.check_side(job.target.mean, photo)
     files.refuse_folders(outputs)
     files.ensure_writable(job.target.folder)

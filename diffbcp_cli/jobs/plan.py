@@ -15,8 +15,8 @@ from ..photos.film import check_film
 from ..photos.folders import images_in
 from ..photos.masks import ALPHA, Polarity
 from ..photos.photo import MAX_PIXELS, SUFFIXES
-from ..photos.results import Record
-from ..photos.targets import Target
+from ..photos.results import Record, read_record
+from ..photos.targets import RECORD, Target
 from .earlier import earlier_result
 from .find import Findings, Found, find_photos, in_shard
 from .job import Bad, Job
@@ -64,6 +64,8 @@ def make_plan(request: Request, given: Given | Options | None = None) -> Plan:
     masks = Masks(request.mask)
     made = [_job(one, request, masks) for one in found.photos]
     inputs = files.inodes(path for item in made if isinstance(item, Job) for path in item.inputs)
+    if not request.overwrite:
+        inputs |= files.inodes(path for path in found.left_out if not _has_record(path))
     placed = _apart_from_each_other([item for item in made if isinstance(item, Job)])
     placed = [_apart_from_inputs(item, resolve(given).save, inputs) for item in placed]
     bad = [item for item in (*made, *placed) if isinstance(item, Bad)]
@@ -71,7 +73,7 @@ def make_plan(request: Request, given: Given | Options | None = None) -> Plan:
     if request.shard is not None:
         bad = [one for one in bad if in_shard(one.name, request.shard)]
         jobs = [job for job in jobs if in_shard(job.name, request.shard)]
-    return _without_finished(jobs, bad, request, given, found.left_out)
+    return _without_finished(jobs, bad, request, given, len(found.left_out))
 
 
 def _find(request: Request) -> Findings:
@@ -166,16 +168,16 @@ def _target(name: str, out: Path) -> Target:
     target = Target(folder, relative.stem, folder / f"{relative.stem}.mean.png")
     if relative.is_absolute() or os.pardir in relative.parts or not relative.stem:
         raise InputError(f"the results of {name} would be outside {out}", hint="rename the photograph")
-    home = os.path.realpath(out)
-    for path in (folder, *target.every_file()):
-        if os.path.commonpath([home, os.path.realpath(path)]) != home:
-            raise InputError(
-                f"{path} is a link that leads out of {out}",
-                hint="remove the link, or name another folder with -o",
-            )
+    files.refuse_links_out((folder, *target.every_file()), out)
     if target.file("json") == out / f"{SUMMARY}.json":
         raise InputError(f"{name} would be written to {SUMMARY}.json, the batch's own file", hint="rename it")
     return target
+
+
+def _has_record(path: Path) -> bool:
+    """Whether a run made this file, which is named like a result: its record stands beside it."""
+    stem = path.stem.rpartition(".")[0]
+    return read_record(path.with_name(f"{stem}.{RECORD}")) is not None
 
 
 def _apart_from_each_other(jobs: Sequence[Job]) -> list[Job | Bad]:

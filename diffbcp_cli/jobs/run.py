@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import Literal
 
 from ..devices import free_memory, pick_device, usable_cores
@@ -45,13 +46,19 @@ def run(
 ) -> Iterator[Report]:
     """Yield a report for every photograph of the plan, as they come.
 
-    A photograph that another run works on is put off. At the end it is waited for, if so asked.
+    A photograph that another run works on is put off. At the end it is waited for, if so asked. When the disk is
+    full, those that are being worked on end in good order, and the rest are left.
     """
+    full = Event()
+
+    def ending() -> bool:
+        return full.is_set() or stopping()
+
     yield from (refused(bad) for bad in plan.bad)
     for job, record in plan.finished:
         yield of_record(job, "skipped", record, files=[job.target.mean])
     waiting = {job.name: job for job in plan.jobs}
-    engine = _engine(plan, session.usual, sharing, tell, stopping)
+    engine = _engine(plan, session.usual, sharing, tell, ending)
     busy: dict[str, Report] = {}
     for report in engine(plan.jobs, replace(session, wait=False)) if plan.jobs else ():
         if report.busy:
@@ -60,8 +67,8 @@ def run(
         del waiting[report.name]
         yield report
         if report.disk_full:
-            break
-    else:
+            full.set()
+    if not full.is_set():
         put_off = [waiting[name] for name in busy]
         again = engine(put_off, session) if put_off and session.wait and not stopping() else busy.values()
         for report in again:

@@ -57,6 +57,7 @@ def refuse_foreign(out: Path, shard: tuple[int, int] | None) -> None:
     """Refuse to replace files that no batch of ours wrote."""
     table, record = _paths(out, None if shard is None else f"{shard[0]}/{shard[1]}")
     foreign = [path for path, ours in ((table, _is_our_table), (record, _is_our_record)) if not ours(path)]
+    files.refuse_links_out((table, record), out)
     for path in foreign:
         raise UsageError(
             f"{path} was not written by diffbcp, and the summary would replace it",

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from ..errors import OutputError, UsageError
+from ..errors import InputError, OutputError, UsageError
 
 LONGEST_NAME = 220  # bytes of a name that a temporary file keeps; file systems take 255
 _NEARLY_FULL = 2**20  # bytes that are left
@@ -113,6 +113,17 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Mapping[tuple[int, int], Path
         if place in inputs:
             same = "" if path == inputs[place] else f", which is the input {inputs[place]}"
             raise UsageError(f"a result would be written over {path}{same}", hint="name a folder: -o out/")
+
+
+def refuse_links_out(outputs: Iterable[Path], folder: Path) -> None:
+    """Refuse a result that a link would take out of its folder."""
+    home = os.path.realpath(folder)
+    for path in outputs:
+        if os.path.commonpath([home, os.path.realpath(path)]) != home:
+            raise InputError(
+                f"{path} is a link that leads out of {folder}",
+                hint="remove the link, or name another folder with -o",
+            )
 
 
 def refuse_folders(outputs: Iterable[Path]) -> None:

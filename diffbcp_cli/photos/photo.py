@@ -228,7 +228,9 @@ def _unit(samples: NDArray[Any]) -> Floats:
     """Bring samples to [0, 1]; floats stay as they are."""
     if samples.dtype.kind == "f":
         return np.asarray(samples, np.float32)
-    return np.asarray(samples, np.float32) / np.float32(_TOP[str(samples.dtype)])
+    values = samples.astype(np.float32)
+    values /= np.float32(_TOP[str(samples.dtype)])  # in place: large pictures would take two copies
+    return values
 
 
 def _check_range(pixels: Floats, name: str) -> None:

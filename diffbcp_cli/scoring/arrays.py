@@ -1,4 +1,4 @@
-"""Pictures and regions as arrays: checked, of one shape, in float64.
+"""Pictures and regions as arrays: checked, of one shape, and a few rows at a time in float64.
 
 A picture is (H, W, C) or (H, W) in [0, 1], a NumPy array or a tensor. A region (`where`) is a boolean array of the
 same shape, or (H, W): the entries that count.
@@ -6,6 +6,7 @@ same shape, or (H, W): the entries that count.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,28 +19,35 @@ Array: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Picture: TypeAlias = NDArray[Any] | torch.Tensor
 
+AT_ONCE = 2**21  # entries that are taken to float64 at a time; whole pictures of 36 megapixels took 9 GB
+
 
 def as_array(x: Picture) -> NDArray[Any]:
     """A NumPy array or tensor as a NumPy array."""
     return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
 
 
-def as_picture(x: Picture) -> Array:
-    """(H, W) or (H, W, C) -> (H, W, C) float64."""
+def as_picture(x: Picture) -> NDArray[Any]:
+    """(H, W) or (H, W, C) -> (H, W, C), in its own precision."""
     array = as_array(x)
     if array.ndim == 2:
         array = array[:, :, None]
     if array.ndim != 3:
         raise InputError(f"a picture must be (H, W) or (H, W, C), not {array.shape}")
-    return array.astype(np.float64)
+    return array
 
 
-def as_pair(a: Picture, b: Picture) -> tuple[Array, Array]:
-    """Two pictures (H, W, C) float64 of the same shape."""
+def as_pair(a: Picture, b: Picture) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two pictures (H, W, C) of the same shape."""
     left, right = as_picture(a), as_picture(b)
     if left.shape != right.shape:
         raise InputError(f"the pictures differ in size: {_size(left)} and {_size(right)}")
     return left, right
+
+
+def rows_at_once(shape: tuple[int, ...]) -> int:
+    """How many rows of a picture (H, W, C) are taken at a time."""
+    return max(1, AT_ONCE // (shape[1] * shape[2]))
 
 
 def _size(x: NDArray[Any]) -> str:
@@ -64,30 +72,35 @@ def as_region(where: Picture, shape: tuple[int, ...]) -> Mask:
     return np.broadcast_to(chosen, shape)
 
 
-def entries(x: Array, where: Picture | None) -> Array:
-    """The entries of (H, W, C) inside the region, (n,); all of them without a region."""
-    if where is None:
-        return x.reshape(-1)
-    flat: Array = x[as_region(where, x.shape)]
-    if flat.size == 0:
+def in_strips(where: Picture | None, *pictures: Picture) -> Iterator[tuple[Array, ...]]:
+    """The entries of pictures (H, W, C) inside the region, each (n,) float64, some rows at a time."""
+    whole = [as_pair(pictures[0], one)[1] for one in pictures]
+    shape = whole[0].shape
+    region = None if where is None else as_region(where, shape)
+    if not (np.prod(shape) if region is None else region.any()):
         raise InputError("the region to score is empty")
-    return flat
+    count = rows_at_once(shape)
+    for top in range(0, shape[0], count):
+        rows = slice(top, top + count)
+        if region is None:
+            yield tuple(one[rows].astype(np.float64).reshape(-1) for one in whole)
+        elif region[rows].any():
+            yield tuple(one[rows][region[rows]].astype(np.float64) for one in whole)
 
 
-def error_and_std(mean: Picture, std: Picture, truth: Picture, where: Picture | None) -> tuple[Array, Array]:
-    """Return truth - mean (n,) and std (n,) inside the region."""
-    centre, exact = as_pair(mean, truth)
-    _, deviation = as_pair(mean, std)
-    return entries(exact - centre, where), entries(deviation, where)
-
-
-def draws_and_truth(samples: Picture, truth: Picture, where: Picture | None) -> tuple[NDArray[Any], Array]:
-    """Return draws (S, n), in their own precision, and truth (n,) inside the region."""
+def draws_in_strips(
+    samples: Picture, truth: Picture, where: Picture | None
+) -> Iterator[tuple[NDArray[Any], Array]]:
+    """Draws (S, n), in their own precision, and truth (n,) inside the region, some rows at a time."""
     exact = as_picture(truth)
     draws = as_array(samples)
     draws = draws.reshape(*draws.shape, 1) if draws.ndim == 3 and exact.shape[2] == 1 else draws
     if draws.shape[1:] != exact.shape or len(draws) == 0:
         raise InputError(f"the draws have shape {draws.shape} but the truth has {exact.shape}")
-    if where is None:
-        return draws.reshape(len(draws), -1), exact.reshape(-1)
-    return draws[:, as_region(where, exact.shape)], entries(exact, where)
+    region = None if where is None else as_region(where, exact.shape)
+    count = rows_at_once(exact.shape)
+    for top in range(0, len(exact), count):
+        rows = slice(top, top + count)
+        chosen = np.ones(exact[rows].shape, bool) if region is None else region[rows]
+        if chosen.any():
+            yield draws[:, rows][:, chosen], exact[rows][chosen].astype(np.float64)

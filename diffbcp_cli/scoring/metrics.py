@@ -1,6 +1,6 @@
 """How close a restored picture is to the truth.
 
-Pictures and regions: see arrays.py. Everything is computed in float64. Conventions:
+Pictures and regions: see arrays.py. Everything is computed in float64, some rows at a time. Conventions:
 
 SSIM     Gaussian window of 11 pixels, std 1.5, k = 0.01 and 0.03, data range 1, population covariance,
          valid region only, mean over channels (MONAI's defaults, and the paper's).
@@ -10,11 +10,14 @@ MS-SSIM  the same window on five scales with the published weights; each scale i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
-from .arrays import Array, Picture, as_pair, as_region, entries, require_side
+from .arrays import Array, Picture, as_pair, as_region, in_strips, require_side, rows_at_once
 
 _WINDOW = 11
 _WINDOW_STD = 1.5
@@ -27,14 +30,12 @@ MS_SSIM_MIN_SIDE = (_WINDOW - 1) * 2 ** (len(_SCALE_WEIGHTS) - 1) + 1
 
 def mae(a: Picture, b: Picture, where: Picture | None = None) -> float:
     """Mean of |a - b|. a, b: (H, W, C)."""
-    a, b = as_pair(a, b)
-    return float(np.abs(entries(a - b, where)).mean())
+    return _mean(np.abs(x - y) for x, y in in_strips(where, a, b))
 
 
 def psnr(a: Picture, b: Picture, where: Picture | None = None) -> float:
     """Return -10 log10 mean (a - b)^2, in dB for data range 1; infinite if equal. a, b: (H, W, C)."""
-    a, b = as_pair(a, b)
-    mse = float(np.square(entries(a - b, where)).mean())
+    mse = _mean(np.square(x - y) for x, y in in_strips(where, a, b))
     return math.inf if mse == 0.0 else -10.0 * math.log10(mse)
 
 
@@ -43,25 +44,16 @@ def ssim(a: Picture, b: Picture, where: Picture | None = None) -> float:
 
     With `where`, the mean over the windows centred in the region; nan if there are none.
     """
-    return window_mean(ssim_map(a, b), where)
-
-
-def ssim_map(a: Picture, b: Picture) -> Array:
-    """Structural similarity around each pixel. a, b: (H, W, C) -> (H - 10, W - 10, C)."""
     a, b = as_pair(a, b)
     require_side(a, SSIM_MIN_SIDE, "SSIM")
-    luminance, contrast = _ssim_terms(a, b)
-    return luminance * contrast
-
-
-def window_mean(similarity: Array, where: Picture | None = None) -> float:
-    """Mean of an SSIM map (H - 10, W - 10, C) over the windows centred in `where`, (H, W, C)."""
-    if where is None:
-        return float(similarity.mean())
-    r = _WINDOW // 2
-    h, w, c = similarity.shape
-    chosen = as_region(where, (h + 2 * r, w + 2 * r, c))[r:-r, r:-r]
-    return float(similarity[chosen].mean()) if chosen.any() else math.nan
+    region = None if where is None else as_region(where, a.shape)
+    total, count, r = 0.0, 0, _WINDOW // 2
+    for top, luminance, contrast in _terms_in_strips(a, b):
+        similarity = luminance * contrast
+        if region is not None:
+            similarity = similarity[region[top + r : top + r + len(similarity), r:-r]]
+        total, count = total + float(similarity.sum()), count + similarity.size
+    return total / count if count else math.nan
 
 
 def ms_ssim(a: Picture, b: Picture) -> float:
@@ -75,12 +67,28 @@ def ms_ssim(a: Picture, b: Picture) -> float:
     product = np.ones(a.shape[2])
     coarsest = len(_SCALE_WEIGHTS) - 1
     for scale, weight in enumerate(_SCALE_WEIGHTS):
-        luminance, contrast = _ssim_terms(a, b)
-        factor = (luminance * contrast if scale == coarsest else contrast).mean(axis=(0, 1))  # (C,)
-        product *= np.maximum(factor, 0.0) ** weight
+        total, count = np.zeros(a.shape[2]), 0
+        for _, luminance, contrast in _terms_in_strips(a, b):
+            kept = luminance * contrast if scale == coarsest else contrast
+            total, count = total + kept.sum(axis=(0, 1)), count + kept.shape[0] * kept.shape[1]
+        product *= np.maximum(total / count, 0.0) ** weight  # (C,)
         if scale < coarsest:
             a, b = _halved(a), _halved(b)
     return float(product.mean())
+
+
+def _mean(parts: Iterator[Array]) -> float:
+    """The mean of all entries of all parts."""
+    sizes, sums = zip(*((part.size, float(part.sum())) for part in parts), strict=True)
+    return sum(sums) / sum(sizes)
+
+
+def _terms_in_strips(a: NDArray[Any], b: NDArray[Any]) -> Iterator[tuple[int, Array, Array]]:
+    """The SSIM terms of the windows that begin in some rows at a time, (n, W - 10, C), with the first such row."""
+    count = rows_at_once(a.shape)
+    for top in range(0, len(a) - _WINDOW + 1, count):
+        rows = slice(top, top + count + _WINDOW - 1)
+        yield top, *_ssim_terms(a[rows].astype(np.float64), b[rows].astype(np.float64))
 
 
 def _ssim_terms(a: Array, b: Array) -> tuple[Array, Array]:
@@ -105,10 +113,11 @@ def _windowed(x: Array) -> Array:
     return filtered.reshape(x.shape)[r:-r, r:-r]
 
 
-def _halved(x: Array) -> Array:
+def _halved(x: NDArray[Any]) -> Array:
     """Means of 2 x 2 pixels. An odd side is first padded with zeros at both ends, as other implementations do."""
     h, w, c = x.shape
-    x = np.pad(x, ((h % 2, h % 2), (w % 2, w % 2), (0, 0)))
+    if h % 2 or w % 2:
+        x = np.pad(x, ((h % 2, h % 2), (w % 2, w % 2), (0, 0)))
     h, w = x.shape[0] // 2, x.shape[1] // 2
-    halved: Array = x[: 2 * h, : 2 * w].reshape(h, 2, w, 2, c).mean(axis=(1, 3))
+    halved: Array = x[: 2 * h, : 2 * w].reshape(h, 2, w, 2, c).mean(axis=(1, 3), dtype=np.float64)
     return halved

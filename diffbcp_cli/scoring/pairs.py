@@ -77,13 +77,16 @@ class Run:
 
 
 def read_run(path: Path | None) -> Run:
-    """Read the inputs of a run from its JSON file; they are all None if the file is missing or not ours."""
+    """Read the inputs of a run from its JSON file; they are all None if the file is missing or not ours.
+
+    A file that cannot be read is an error: without it the filled pixels would go unscored without a word.
+    """
     if path is None:
         return Run()
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return Run()
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged", hint="remove it, or restore the photograph again") from error
     if not isinstance(record, dict):
         return Run()
 

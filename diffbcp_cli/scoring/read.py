@@ -44,9 +44,9 @@ def read_region(pair: Pair, result: Photo, polarity: Polarity) -> tuple[Mask | N
     A pair without its own mask takes the mask that the run's JSON file names. That file must still exist and still
     leave out the same share of the picture.
     """
+    run = read_run(pair.run)
     if pair.mask is not None:
         return read_mask(pair.mask, result, polarity=polarity), None
-    run = read_run(pair.run)
     if run.mask is None:
         return None, None
     if not run.mask.is_file() and str(run.mask) != ALPHA:

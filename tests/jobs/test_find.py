@@ -36,7 +36,7 @@ def test_results_of_earlier_runs_are_no_photographs(photos):
         save(photos / f"a.{kind}.png")
     findings = inputs.find_photos([str(photos)])
     assert len(findings.photos) == 4
-    assert findings.left_out == 5
+    assert len(findings.left_out) == 5
     assert found(save(photos / "my.holiday.png")) == ["my.holiday.png"]
 
 

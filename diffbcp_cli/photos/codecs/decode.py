@@ -43,7 +43,7 @@ _DAMAGE = (
     struct.error,
     zlib.error,
     lzma.LZMAError,
-    NotImplementedError,
+    RuntimeError,  # of imagecodecs
     ImageCms.PyCMSError,
 )
 # Pillow's mode -> the mode we keep, and what to tell the user.
@@ -183,7 +183,7 @@ def _decode_tiff(data: bytes, name: str, max_pixels: int) -> Raster:
         check_frames(len(pages) * page.imagedepth, name, "pages")
         if tiff.needs_pillow(page):
             return _decode_pillow(data, name, page=page.index)
-        if page.dtype not in (np.uint16, np.float16, np.float32, np.float64):
+        if page.dtype not in (np.uint8, np.uint16, np.float16, np.float32, np.float64):
             raise InputError(
                 f"{name} has {page.dtype} samples",
                 hint="export it as an 8-bit, 16-bit or float TIFF",

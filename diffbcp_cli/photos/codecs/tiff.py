@@ -24,7 +24,9 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())  # keeps its dou
 
 MAX_PAGES = 64
 SMALLEST_TILE = 8  # pixels; the standard says 16
-_NEEDS_CODECS = (34926, 50000, 34712, 34933, 34934)  # Zstandard, JPEG 2000, PNG and JPEG XR
+_ZSTANDARD = 50000
+# none, three kinds of fax, LZW, two of JPEG, deflate (two numbers), PackBits, LZMA: read without imagecodecs
+_USUAL = (1, 2, 3, 4, 5, 6, 7, 8, 32946, 32773, 34925)
 _MIN_IS_WHITE, _MIN_IS_BLACK, _RGB = 0, 1, 2
 _REDUCED, _TRANSPARENCY_MASK = 1, 4  # bits of NewSubfileType: a page that is not a picture of its own
 _PREMULTIPLIED, _STRAIGHT = 1, 2  # values of ExtraSamples
@@ -50,13 +52,21 @@ def pictures(tif: tifffile.TiffFile) -> list[tifffile.TiffPage]:
 def needs_pillow(page: tifffile.TiffPage) -> bool:
     """Whether the page is 8 bit or less, or in a colour space that only Pillow knows."""
     plain = page.photometric in (_MIN_IS_WHITE, _MIN_IS_BLACK, _RGB)
-    return not plain or page.dtype is None or page.dtype == np.uint8
+    return not plain or page.dtype is None or (page.dtype.itemsize == 1 and not needs_codecs(page))
+
+
+def needs_codecs(page: tifffile.TiffPage) -> bool:
+    """Whether only imagecodecs unpacks it: an odd number of bits a sample, or a rare compression."""
+    small = page.dtype is not None and page.dtype.itemsize == 1
+    if small and page.compression in (*_USUAL, _ZSTANDARD):  # libtiff has these
+        return int(page.bitspersample) not in ((1, 2, 4, 8) if page.samplesperpixel == 1 else (8,))
+    return int(page.bitspersample) not in (8, 16, 32, 64) or page.compression not in _USUAL
 
 
 def read_page(page: tifffile.TiffPage, data: bytes) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Return the samples (H, W, S) of a 16-bit or float page of the file `data`, and notes for the user.
+    """Return the samples (H, W, S) of a page of the file `data` that `needs_pillow` does not name, and notes.
 
-    Samples are uint16 or float32; S is 1 grey, 2 grey + alpha, 3 RGB, 4 RGB + alpha.
+    Samples are uint8, uint16 or float32; S is 1 grey, 2 grey + alpha, 3 RGB, 4 RGB + alpha.
     """
     try:
         stored = page.asarray()
@@ -70,12 +80,17 @@ def read_page(page: tifffile.TiffPage, data: bytes) -> tuple[NDArray[Any], tuple
     samples = np.moveaxis(stored, 0, -1) if planes_first else stored.reshape(*stored.shape[:2], -1)
     if samples.dtype.kind == "f":
         samples = samples.astype(np.float32)
-    elif page.bitspersample < 16:  # 9 to 15 bits, stretched to 16
+    elif page.bitspersample < 8 * samples.itemsize:  # 9 to 15 bits, stretched to 16; less than 8 to 8
         top = 2**page.bitspersample - 1
-        samples = np.rint(samples.clip(0, top) * (65535.0 / top)).astype(np.uint16)
+        samples = np.rint(samples.clip(0, top) * (_top(samples) / top)).astype(samples.dtype)
     if page.photometric == _MIN_IS_WHITE:
-        samples = (1 if samples.dtype.kind == "f" else 65535) - samples
+        samples = np.asarray(_top(samples) - samples, samples.dtype)
     return _alpha_only(samples, page)
+
+
+def _top(samples: NDArray[Any]) -> int:
+    """The sample that is white."""
+    return 1 if samples.dtype.kind == "f" else int(np.iinfo(samples.dtype).max)
 
 
 def _alpha_only(samples: NDArray[Any], page: tifffile.TiffPage) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -94,7 +109,7 @@ def _alpha_only(samples: NDArray[Any], page: tifffile.TiffPage) -> tuple[NDArray
 
 def _straight(samples: NDArray[Any]) -> NDArray[Any]:
     """Divide the colours by the alpha that they were multiplied with."""
-    top = 1.0 if samples.dtype.kind == "f" else 65535.0
+    top = _top(samples)
     alpha = samples[..., -1:].astype(np.float64) / top
     colours = np.divide(samples[..., :-1], alpha, out=np.zeros(samples[..., :-1].shape), where=alpha > 0)
     if samples.dtype.kind != "f":
@@ -118,11 +133,10 @@ def check_layout(page: tifffile.TiffPage, name: str) -> None:
             f"{name} is made of tiles of {page.tilewidth}x{page.tilelength}, which no program writes",
             hint="export it once more",
         )
-    packed = int(page.bitspersample) not in (8, 16, 32, 64)
-    if (packed or page.compression in _NEEDS_CODECS) and find_spec("imagecodecs") is None:
-        how = f"{page.bitspersample} bits a sample" if packed else "Zstandard or another rare compression"
+    if needs_codecs(page) and find_spec("imagecodecs") is None:
+        packing = getattr(page.compression, "name", page.compression)
         raise InputError(
-            f"{name} has {how}, which needs imagecodecs",
+            f"{name} has {page.bitspersample} bits a sample, packed by {packing}, which needs imagecodecs",
             hint="pip install imagecodecs, or export it once more",
         )
 

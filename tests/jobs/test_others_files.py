@@ -1,0 +1,67 @@
+"""Files of others in the output folder: links out of it, and photographs that are named like results."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from photo_files import save
+
+from diffbcp_cli.cli.app import run
+
+TINY = ["--prior", "none", "--iterations", "2", "--burn-in", "1", "--rank", "4", "--quiet", "--jobs", "1"]
+
+
+@pytest.mark.parametrize("name", ["0.mean.png", "0.std.png", "0.json", "0.checkpoint.safetensors"])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path, capsys, name, many):
+    photo = save(tmp_path / "photos" / "0.png", 0)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "victim")
+    given = str(photo.parent if many else photo)
+    assert run(["denoise", given, "-o", str(tmp_path / "out"), *TINY]) == (1 if many else 3)
+    assert "is a link that leads out of" in capsys.readouterr().err
+    assert not (tmp_path / "victim").exists()
+
+
+@pytest.mark.parametrize("name", ["summary.csv", "summary.json"])
+def test_the_summary_follows_no_link_out_of_the_folder(tmp_path, capsys, name):
+    save(tmp_path / "photos" / "0.png", 0)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "victim")
+    assert run(["denoise", str(tmp_path / "photos"), "-o", str(tmp_path / "out"), *TINY]) == 3
+    assert not (tmp_path / "victim").exists()
+    assert not list((tmp_path / "out").glob("0.*"))
+
+
+def test_a_link_that_was_typed_is_written_through(tmp_path):
+    photo = save(tmp_path / "photos" / "0.png", 0)
+    (tmp_path / "mine.png").symlink_to(tmp_path / "elsewhere.png")
+    assert run(["denoise", str(photo), "-o", str(tmp_path / "mine.png"), *TINY]) == 0
+    assert (tmp_path / "elsewhere.png").is_file()
+
+
+def test_a_photograph_that_is_named_like_a_result_is_not_replaced(tmp_path, capsys):
+    folder = tmp_path / "photos"
+    save(folder / "0.png", 0)
+    before = save(folder / "0.mean.png", 1).read_bytes()
+    command = ["denoise", str(folder), "-o", str(folder), *TINY]
+    assert run(command) == 1
+    assert "a result would be written over" in capsys.readouterr().err
+    assert (folder / "0.mean.png").read_bytes() == before
+    assert run([*command, "--overwrite"]) == 0  # so it may
+    assert run(command) == 0  # its record stands beside it now
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_a_damaged_record_fails_its_own_picture_in_eval(tmp_path, capsys, content):
+    for number in range(2):
+        save(tmp_path / "truth" / f"{number}.png", number)
+    shutil.copytree(tmp_path / "truth", tmp_path / "out")
+    (tmp_path / "out" / "0.json").write_bytes(content)
+    out, truth = str(tmp_path / "out"), str(tmp_path / "truth")
+    assert run(["eval", out, truth, "--lpips", "none", "--json"]) == 1
+    said = capsys.readouterr()
+    assert "0.json is damaged" in said.err
+    assert [one["name"] for one in json.loads(said.out)["images"]] == ["1"]
