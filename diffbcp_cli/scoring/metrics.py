@@ -80,7 +80,7 @@ def ms_ssim(a: Picture, b: Picture) -> float:
 def _mean(parts: Iterator[Array]) -> float:
     """The mean of all entries of all parts."""
     sizes, sums = zip(*((part.size, float(part.sum())) for part in parts), strict=True)
-    return sum(sums) / sum(sizes)
+    return float(sum(sums) / sum(sizes))
 
 
 def _terms_in_strips(a: NDArray[Any], b: NDArray[Any]) -> Iterator[tuple[int, Array, Array]]:
