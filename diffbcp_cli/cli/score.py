@@ -75,6 +75,7 @@ def evaluate(
     network, not_computed = lpips_network(lpips, lpips_trunk, quiet=quiet)
     feed: Feed = "paper" if lpips == "paper" else "standard"
     settings = Settings(lpips=feed if network is not None else None, mask_polarity=mask_polarity, seed=seed)
+    _refuse_inputs([path for path in (csv, markdown, html) if path is not None], folders, truth, mask)
     sets = _score(folders, truth, mask, settings, network, quiet=quiet)
     document = make_document(sets, settings, not_computed)
     _write(
@@ -86,6 +87,22 @@ def evaluate(
         show(document)
     if any(found.failures for found in sets.values()):
         raise typer.Exit(1)
+
+
+def _refuse_inputs(outputs: list[Path], folders: list[Path], truth: Path, mask: Path | None) -> None:
+    """Refuse to write a table or a page over anything that is read for a score."""
+    from ..photos import files
+    from ..scoring.pairs import match
+
+    for folder in folders if outputs else ():
+        pairs = match(folder, truth, mask=mask).pairs
+        read = [
+            path
+            for one in pairs
+            for path in (one.result, one.truth, one.std, one.samples, one.run, one.mask)
+            if path
+        ]
+        files.refuse_inputs(outputs, files.inodes(read))
 
 
 def _results_and_truth(paths: list[Path], truth: Path | None) -> tuple[list[Path], Path]:

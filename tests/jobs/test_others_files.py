@@ -65,3 +65,13 @@ def test_a_damaged_record_fails_its_own_picture_in_eval(tmp_path, capsys, conten
     said = capsys.readouterr()
     assert "0.json is damaged" in said.err
     assert [one["name"] for one in json.loads(said.out)["images"]] == ["1"]
+
+
+@pytest.mark.parametrize("option", ["--csv", "--html", "--markdown"])
+def test_no_table_of_eval_is_written_over_what_it_reads(tmp_path, capsys, option):
+    before = save(tmp_path / "a.png", 0).read_bytes()
+    (tmp_path / "link").hardlink_to(tmp_path / "a.png")
+    picture = str(tmp_path / "a.png")
+    assert run(["eval", picture, picture, "--lpips", "none", option, str(tmp_path / "link")]) == 2
+    assert "would be written over" in capsys.readouterr().err
+    assert (tmp_path / "a.png").read_bytes() == before
