@@ -2,6 +2,7 @@
 
     python benchmarks/quality.py --data photos/ --prior none
     python benchmarks/quality.py --data photos/ --prior none --prior natural --seeds 3 --json quality.json
+    python benchmarks/quality.py --data photos/ --prior natural --set 'method="langevin"'
 
 Each recipe damages each photograph (noise 0.025 in [0, 1] units, clipped and rounded to 8 bits), and every
 method gets the same damaged pixels.
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import CLASSICAL, damage, photographs, save, table, write
+from common import CLASSICAL, Pixels, damage, photographs, save, table, write
 
 Z90 = 1.6448536  # half the width of a 90 % interval, in standard deviations
 RECIPES = ("paper-uniform-0.7", "paper-uniform-0.9", "paper-stripe", "paper-irregular")
@@ -47,7 +48,7 @@ def score(task: dict[str, Any]) -> dict[str, Any]:
         scale = 1.0 if calibration is None else calibration["factor"]
         extra = {
             "noise": restored.noise["std"],
-            "rank": restored.trace.rank[-1],
+            "crps": crps(mean[~observed], spread, truth[~observed]),
             "raw90": float((error <= Z90 * spread / scale).mean()),
             "pixels_converged": restored.numbers["diagnostics"]["pixels_converged"],
         }
@@ -66,9 +67,29 @@ def score(task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def crps(mean: Pixels, std: Pixels, truth: Pixels) -> float:
+    """Continuous ranked probability score of normal predictions: s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))."""
+    from scipy.stats import norm
+
+    std = np.maximum(std, 1e-6)
+    z = (truth - mean) / std
+    return float((std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - np.pi**-0.5)).mean())
+
+
 def report(results: list[dict[str, Any]], methods: list[str], recipes: list[str]) -> str:
     """Means over photographs and seeds, a row per recipe and method."""
-    head = ["recipe", "method", "runs", "PSNR", "SSIM", "median s", "noise", "90 % covers, raw", "calibrated"]
+    head = [
+        "recipe",
+        "method",
+        "runs",
+        "PSNR",
+        "SSIM",
+        "median s",
+        "noise",
+        "CRPS",
+        "90 % covers, raw",
+        "calibrated",
+    ]
     rows = [head]
     for mask in recipes:
         for method in methods:
@@ -81,7 +102,7 @@ def report(results: list[dict[str, Any]], methods: list[str], recipes: list[str]
                 return f"{np.mean(values):.{digits}f}" if values else ""
 
             seconds = f"{np.median([r['seconds'] for r in mine]):.1f}"
-            scores = [mean("psnr", 2), mean("ssim"), seconds, mean("noise", 4)]
+            scores = [mean("psnr", 2), mean("ssim"), seconds, mean("noise", 4), mean("crps", 4)]
             rows.append([mask, method, str(len(mine)), *scores, mean("raw90"), mean("calibrated90")])
     return table(rows)
 

@@ -77,6 +77,8 @@ class Calibrated:
         if given is not None:
             return level_to_unit(given)
         chain = posterior.noise()["std"]
+        if "rank" not in posterior.traces[0]:
+            return chain
         if found.numbers["noise_source"] != "prior" or found.noise is None:
             return WITHOUT_MISFIT * chain
         return min(chain, found.noise["std"])

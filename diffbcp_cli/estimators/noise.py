@@ -1,12 +1,6 @@
 """The noise level by the prior: the one under which the known pixels are most likely.
 
-Let p_sigma be the density of a clean picture of the prior plus noise of std sigma. It obeys the heat equation, d
-log p_sigma / d sigma^2 = (laplace log p_sigma + |grad log p_sigma|^2) / 2, and by Tweedie's formula its score is
-(D(u, sigma) - u) / sigma^2. So log p_sigma(u) is stationary in sigma where
-
-    |u - D(u, sigma)|^2 = sigma^2 (n - div D(u, sigma)),
-
-both sides of which two calls of the prior give. The tensor model's own noise level also holds what its components
+priors/evidence.py has the equation that it obeys. The tensor model's own noise level also holds what its components
 cannot explain; this one does not.
 """
 
@@ -23,6 +17,7 @@ from .. import random
 from ..errors import InputError
 from ..options import METHODS, Options
 from ..priors.base import Prior
+from ..priors.evidence import residual
 from ..priors.interpolate import interpolate
 from ..problem import Problem
 from ..random import Seeds
@@ -32,8 +27,6 @@ from .plug_and_play import refine
 
 LOWEST = 0.003  # on [-1, 1]: below the rounding of an 8-bit picture
 _HALVINGS = 6
-_PROBE = 0.1  # step of the probe for the divergence, in units of sigma
-_MARGIN, _MOST_MARGIN = 2.5, 0.8  # pixels nearer to black or white, in units of sigma, may have been clipped
 _FEWEST = 50
 _BLOCKS = 4  # a side: the spread of the level over them gives its standard error
 _STEEPEST = 0.9
@@ -115,21 +108,14 @@ def most_likely_noise(
 def _excess(
     prior: Prior, values: Tensor, known: Tensor, filled: Tensor, sigma: float, rng: Generator
 ) -> tuple[float, Tensor] | None:
-    """Return ln(|u - D|^2 / (n - div D)) / 2 - ln sigma over the known pixels: of all, and of each block of them.
-
-    The divergence by a random probe b of signs: b . (D(u + h b) - D(u)) / h.
-    """
+    """Return ln(|u - D|^2 / (n - div D)) / 2 - ln sigma over the known pixels: of all, and of each block of them."""
     signs, noise = (random.normal_like(values, rng=rng) for _ in range(2))
-    probe = torch.where(known, signs.sign(), 0.0)
     u = torch.where(known, values, filled + sigma * noise)
-    clean = prior.denoise(u, sigma)
-    moved = prior.denoise(u + _PROBE * sigma * probe, sigma)
-    counts = known & (clean.abs() < 1 - min(_MARGIN * sigma, _MOST_MARGIN))
-    if int(counts.sum()) < _FEWEST:
+    found = residual(prior, u, torch.where(known, signs.sign(), 0.0), sigma)
+    if int(found.counts.sum()) < _FEWEST:
         return None
-    square = (u - clean).square() * counts
-    free = (1 - probe * (moved - clean) / (_PROBE * sigma)) * counts
-    parts = torch.stack([_in_blocks(square), _in_blocks(free), _in_blocks(counts.to(square.dtype))])
+    each = (found.square, found.free, torch.ones_like(found.free))
+    parts = torch.stack([_in_blocks(part * found.counts) for part in each])
     whole = parts.sum(1)
     if whole[1] <= 0 or whole[0] <= 0:
         return None

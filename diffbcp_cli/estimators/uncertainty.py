@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
-from torch.nn import functional
 
 from .. import random
+from ..operators.mask import mean_of_neighbours
 from ..priors.base import Prior
 from ..priors.reverse import sample
 
@@ -77,16 +77,5 @@ def smooth_std(std: Tensor, known: Tensor, *, rounds: int = USUAL.rounds) -> Ten
     A few draws give a noisy variance; the fewer there are, the more rounds of smoothing.
     """
     for _ in range(rounds):
-        smooth = torch.empty_like(std)
-        for kind in (known, ~known):
-            total, count = (_neighbours(part) for part in (std.square() * kind, kind.to(std.dtype)))
-            smooth = torch.where(kind, (total / count.clamp_min(1e-6)).sqrt(), smooth)
-        std = smooth
+        std = mean_of_neighbours(std.square(), known).sqrt()
     return std
-
-
-def _neighbours(image: Tensor) -> Tensor:
-    """Means over 3 x 3 pixels, (C, H, W)."""
-    return functional.avg_pool2d(functional.pad(image[:, None], (1, 1, 1, 1), mode="replicate"), 3, stride=1)[
-        :, 0
-    ]

@@ -29,6 +29,7 @@ class Info:
     image: the draw that counts. prior_image: the draw of the prior's image, if the method has one. noise_std: on
     the same scale, None if the method knows of no noise. numbers: what else the trace shows, by name. std: the
     standard deviation of the picture given what is known, if the method states one; for a draw it stays None.
+    draw: a whole draw of the picture, if `image` is not one but a conditional mean.
     """
 
     image: Tensor
@@ -36,6 +37,7 @@ class Info:
     prior_image: Tensor | None = None
     numbers: Mapping[str, float | None] = field(default_factory=dict)
     std: Tensor | None = None
+    draw: Tensor | None = None
 
 
 class Method(Protocol[S]):

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ..problem import Problem
 from ..units import GREY, Bools, Floats, to_signed
@@ -52,3 +53,18 @@ def masked_problem(
     known = torch.from_numpy(observed.transpose(2, 0, 1).copy()).to(device)
     y = to_signed(np.where(observed, pixels, np.float32(GREY)), device)
     return Problem(y, Mask(known), noise_std, name)
+
+
+def mean_of_neighbours(values: Tensor, known: Tensor) -> Tensor:
+    """Means over the 3 x 3 neighbours of the same kind, known or missing: values and known (C, H, W)."""
+    result = torch.empty_like(values)
+    for kind in (known, ~known):
+        total, count = (_average(part) for part in (values * kind, kind.to(values.dtype)))
+        result = torch.where(kind, total / count.clamp_min(1e-6), result)
+    return result
+
+
+def _average(image: Tensor) -> Tensor:
+    """Means over 3 x 3 pixels, (C, H, W)."""
+    padded = functional.pad(image[:, None], (1, 1, 1, 1), mode="replicate")
+    return functional.avg_pool2d(padded, 3, stride=1)[:, 0]

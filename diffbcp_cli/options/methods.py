@@ -53,6 +53,12 @@ METHODS = {
         _LOW_RANK,
         takes_prior=False,
     ),
+    "langevin": MethodEntry(
+        "the prior alone, by Langevin dynamics: mean and std of one posterior",
+        (),
+        needs_prior=True,
+        defaults={"iterations": 52, "burn_in": 12},
+    ),
     "pnp-dm": MethodEntry(
         "the prior alone; the mean of the draws", ("pnp_step", *_REVERSE), needs_prior=True, needs_noise=True
     ),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .diagnostics import MIN_DRAWS, effective_sample_size, split_rhat
-from .posterior import Posterior
+from .posterior import Posterior, probe_var
 
 FUNCTIONALS = ("noise_std", "brightness", "contrast")
 MAX_RHAT = 1.2  # for a pixel; on short chains chance alone gives 1.1
@@ -78,8 +78,22 @@ def convergence(posterior: Posterior) -> Convergence:
     for name in (name for name in FUNCTIONALS if name in posterior.traces[0]):
         values = np.array([trace[name][burn_in : burn_in + draws] for trace in posterior.traces])
         rhat[name], ess[name] = float(split_rhat(values)), float(effective_sample_size(values))
-    maps = (f(probes).astype(np.float32) for f in (split_rhat, effective_sample_size))
-    return Convergence(count, draws, rhat, ess, *maps)
+    ess_map = effective_sample_size(probes).astype(np.float32)
+    if posterior.stated.count:
+        rhat_map = rhat_of_means(probes, probe_var(posterior.std).numpy())
+    else:
+        rhat_map = split_rhat(probes)
+    return Convergence(count, draws, rhat, ess, rhat_map.astype(np.float32), ess_map)
+
+
+def rhat_of_means(means: NDArray[Any], variance: NDArray[Any]) -> NDArray[Any]:
+    """R-hat of conditional means: sqrt(1 + B / V), B the variance of the half chains' means, V that of the picture.
+
+    Draws would fluctuate with V, conditional means fluctuate less. means: (chains, draws, h, w), variance: (h, w).
+    """
+    half = means.shape[1] // 2
+    of_halves = np.concatenate([means[:, :half].mean(1), means[:, -half:].mean(1)])
+    return np.asarray(np.sqrt(1 + of_halves.var(axis=0, ddof=1) / np.maximum(variance, 1e-12)))
 
 
 def _finite(value: Any) -> float | None:

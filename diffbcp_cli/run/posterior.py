@@ -14,7 +14,7 @@ from torch.nn.functional import interpolate
 
 from ..methods.base import Info
 from ..problem import Trace
-from ..units import level_to_unit, value_to_unit, values_to_unit
+from ..units import level_to_unit, std_to_unit, value_to_unit, values_to_unit
 
 FRAME_SIDE = 320  # pixels of the longer side of a film, at most
 PROBES = 256  # rows and columns of pixels, at most, whose draws are kept for the diagnostics
@@ -91,14 +91,14 @@ class Posterior:
         trace.add(_numbers(info))
         self.last = info.image
         if step >= self.burn_in:
-            self.probes[chain].append(_probe(info.image))
+            self.probes[chain].append(probe(info.image))
             self.image.add(info.image)
             if info.prior_image is not None:
                 self.prior_image.add(info.prior_image)
             if info.std is not None:
                 self.stated.add(info.std.square())
         if keep:
-            self.samples.append(info.image)
+            self.samples.append(info.image if info.draw is None else info.draw)
         if film:
             self.frames.append(_frame(info.image))
 
@@ -148,10 +148,19 @@ def _numbers(info: Info) -> dict[str, float | None]:
     }
 
 
-def _probe(image: Tensor) -> Tensor:
+def probe(image: Tensor) -> Tensor:
     """Every n-th pixel, mean of the channels, in [0, 1] units: (C, H, W) -> (h, w) with sides <= PROBES."""
+    return values_to_unit(_thinned(image)).float().cpu()
+
+
+def probe_var(std: Tensor) -> Tensor:
+    """The variance of `probe` of a picture with this std, at most: as if its channels were wrong together."""
+    return torch.as_tensor(std_to_unit(_thinned(std)[None])[..., 0]).square()
+
+
+def _thinned(image: Tensor) -> Tensor:
     step = -(-max(image.shape[-2:]) // PROBES)
-    return values_to_unit(image[:, ::step, ::step].mean(0)).float().cpu()
+    return image[:, ::step, ::step].mean(0)
 
 
 def _frame(image: Tensor) -> Tensor:

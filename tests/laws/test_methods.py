@@ -105,7 +105,8 @@ def test_it_draws_small_grey_pictures_and_whole_ones(name, size, complete):
         assert bool(info.image.isfinite().all())
         assert info.noise_std is None or info.noise_std > 0
     assert (method.kind == "path") == (method.length is not None)
-    assert method.kind == "path" or not torch.equal(infos[-1].image, infos[-2].image)
+    if method.kind == "chain" and infos[-1].std is None:  # a conditional mean may stay as it is
+        assert not torch.equal(infos[-1].image, infos[-2].image)
 
 
 @every_sampler
@@ -275,6 +276,7 @@ EXACT = {
 ELSEWHERE = {
     "diffbcp": "methods/test_geweke.py",
     "bcp-gibbs": "lowrank/test_geweke.py",
+    "langevin": "methods/test_langevin.py",
     "diffbcp tt": "lowrank/test_ring_geweke.py",
     "diffbcp tr": "lowrank/test_ring_geweke.py",
 }
