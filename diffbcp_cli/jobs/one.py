@@ -55,11 +55,18 @@ def restore_photo(job: Job, session: Session, watch: Watch | None = None) -> Sav
     with lock.results_of(job.target.folder, job.target.stem, waiting=waiting, stop=watch.cancelled):
         earlier = earlier_result(job, session.given, overwrite=session.overwrite)
         if earlier is not None and earlier.changed is None:
+            _remove_traces(job)
             return Saved("skipped", [job.target.mean], earlier.record)
         if earlier is not None:
             watch.note(f"{job.name} is restored again: {earlier.changed}")
         files.remove_leftovers(job.target.folder, job.target.stem, KINDS)
         return _restore_and_save(opened, session, watch)
+
+
+def _remove_traces(job: Job) -> None:
+    """Remove what a run that was killed after its record was written has left beside a finished result."""
+    files.remove_leftovers(job.target.folder, job.target.stem, KINDS)
+    job.target.file(CHECKPOINT).unlink(missing_ok=True)
 
 
 def report_photo(job: Job, session: Session, watch: Watch) -> Report:

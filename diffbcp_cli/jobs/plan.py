@@ -16,7 +16,7 @@ from ..photos.folders import images_in
 from ..photos.masks import ALPHA, Polarity
 from ..photos.photo import MAX_PIXELS, SUFFIXES
 from ..photos.results import Record, read_record
-from ..photos.targets import RECORD, Target
+from ..photos.targets import CHECKPOINT, RECORD, Target
 from .earlier import earlier_result
 from .find import Findings, Found, find_photos, in_shard
 from .job import Bad, Job
@@ -104,7 +104,8 @@ def _without_finished(
         except DiffbcpError as error:
             bad.append(Bad(job.name, job.photo, error))
             continue
-        if earlier is not None and earlier.changed is None:
+        same = earlier is not None and earlier.changed is None
+        if earlier is not None and same and not job.target.file(CHECKPOINT).exists():
             finished.append((job, earlier.record))
             continue
         todo.append(job)

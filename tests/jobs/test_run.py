@@ -93,6 +93,21 @@ def test_finished_photographs_are_skipped_unless_overwrite(photos, tmp_path, cap
     assert json.loads(capsys.readouterr().out)["done"] == 4
 
 
+def test_a_run_killed_between_its_record_and_its_checkpoint_leaves_nothing_in_the_end(
+    photos, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    command = ["denoise", str(photos), "-o", str(out), *TINY, "--json"]
+    assert run(command) == 0
+    done = names(out)
+    (out / "b.checkpoint.safetensors").write_bytes(b"the record was written, and this not removed")
+    (out / ".b.std.tiff.0123abcd.tmp").write_bytes(b"")
+    capsys.readouterr()
+    assert run(command) == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == 4
+    assert names(out) == done
+
+
 def test_results_in_the_folder_of_the_photographs_are_not_restored_again(photos, capsys):
     command = ["denoise", str(photos), "-o", str(photos), *TINY, "--json"]
     assert run(command) == 0

@@ -53,10 +53,10 @@ def test_a_long_run_of_a_simple_picture_converges():
 
 def test_until_converged_goes_on_and_stops_when_the_chains_agree():
     pixels, observed = damaged()
-    cfg = config(iterations=60, burn_in=50, until_converged=True, max_iterations=400)
+    cfg = config(iterations=30, burn_in=25, until_converged=True, max_iterations=400)
     found = restore(pixels, observed, cfg, prior=None)
     assert found.numbers["diagnostics"]["converged"]
-    assert 60 < len(found.trace.rank) < 400
+    assert 30 < len(found.trace.rank) < 400
     capped = restore(
         pixels, observed, config(iterations=8, until_converged=True, max_iterations=10), prior=None
     )
