@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class Watch:
 
     def progress(self, progress: Progress) -> None:
         """Hear how far the run is."""
+
+    def drew(self, image: Tensor) -> None:
+        """See the latest draw (C, H, W) on [-1, 1], of the picture or of one window of it."""
 
     def cancelled(self) -> bool:
         """Whether the run should end with what it has drawn so far; asked after each step."""

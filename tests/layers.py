@@ -17,7 +17,7 @@ LEVELS = [
     ("run", "photos"),
     ("estimators", "scoring"),
     ("jobs", "training"),
-    ("cli",),
+    ("web", "cli"),
 ]
 LAYERS = [name for level in LEVELS for name in level]
 FILES = sorted(ROOT.rglob("*.py"))

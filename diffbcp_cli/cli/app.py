@@ -13,10 +13,12 @@ import typer
 
 from .. import __version__
 from ..errors import DiffbcpError, InputError, MemoryLimitError
-from . import mask, methods, models, render, streams
+from . import mask, mask_change, methods, models, render, streams
 from .compare import compare
 from .doctor import doctor
 from .help import Help, ShortHelp
+from .mask_detect import detect
+from .open import open_page
 from .restore import denoise, inpaint
 from .score import evaluate
 from .train import train
@@ -52,6 +54,9 @@ app.command(cls=Help)(compare)
 app.command(cls=Help)(train)
 app.command(cls=Help)(doctor)
 app.command("eval", cls=Help)(evaluate)
+app.command("open", cls=Help)(open_page)
+for command in (mask_change.grow, mask_change.shrink, mask_change.combine, detect):
+    mask.app.command(cls=Help)(command)
 app.add_typer(mask.app, name="mask")
 app.add_typer(methods.app, name="methods")
 app.add_typer(models.app, name="models")

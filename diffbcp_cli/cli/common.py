@@ -20,7 +20,7 @@ class Common:
     mask: str | None = option(
         None,
         IO,
-        "Mask (white: fill), a folder of masks, or alpha.",
+        "Mask (white: fill), a folder of them, alpha, or auto.",
         names=("--mask", "-m"),
         metavar="MASK",
         commands=INPAINT,

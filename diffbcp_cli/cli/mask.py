@@ -24,6 +24,9 @@ Recipe = Literal["paper-uniform-0.9", "paper-uniform-0.7", "paper-stripe", "pape
 Per = Literal["entry", "pixel"]
 Polarity = Literal["white-fills", "white-keeps"]
 
+COLOUR = "Fill what has this colour: magenta, ivory, '#ff00ff'. May be given several times."
+ORIGINAL = "The photograph before it was painted: finds soft strokes whole."
+TOLERANCE = "How far a colour may be off, as the eye sees it."
 PhotoArg = Annotated[Path, typer.Argument(help="A photograph: PNG, JPEG, WebP, TIFF, BMP or .npy.")]
 MaskOpt = Annotated[
     str, typer.Option("--mask", "-m", help="A mask file, or 'alpha' for the photo's own transparency.")
@@ -71,7 +74,7 @@ def make(
     from ..photos import photo as images
 
     shape = images.read_photo(like).pixels.shape if like is not None else (*_parse_size(str(size)), 3)
-    _prepare(out, like)
+    prepare(out, like)
     rng = np.random.Generator(np.random.PCG64(seed))
     if recipe is not None:
         observed = mask_kinds.recipe(recipe, shape, rng=rng)
@@ -79,7 +82,7 @@ def make(
         observed = mask_kinds.make(str(kind), shape, missing=missing, per=per or "entry", rng=rng)
     masks.write_mask(out, observed)
     made = {"recipe": recipe} if recipe else {"kind": str(kind)}
-    _report(out, observed, {**made, "seed": seed}, json=json, quiet=quiet)
+    report(out, observed, {**made, "seed": seed}, json=json, quiet=quiet)
 
 
 @app.command(cls=Help)
@@ -94,7 +97,7 @@ def apply(
         float, typer.Option(min=0, help="Standard deviation of the noise on the [0, 1] scale.")
     ] = 0.0,
     fill: Annotated[
-        str, typer.Option(help="What missing pixels become: black, white, grey, nan or '#rrggbb'.")
+        str, typer.Option(help="What missing pixels become: black, ivory, nan, '#rrggbb'.")
     ] = "black",
     seed: SeedOpt = 0,
     json: JsonOpt = False,
@@ -111,11 +114,11 @@ def apply(
     from ..photos import damage, masks
     from ..photos import photo as images
 
-    source = _read(photo, quiet=quiet)
+    source = read(photo, quiet=quiet)
     suffix = images.check_suffix(out)
     if fill == "nan" and suffix not in (".tif", ".tiff", ".npy"):
         raise UsageError(f"{suffix} cannot hold NaN", hint="write to a .tiff or .npy file")
-    _prepare(out, photo, mask)
+    prepare(out, photo, mask)
     if mask is None:
         observed: Bools = np.ones(source.pixels.shape, bool)
     else:
@@ -126,7 +129,7 @@ def apply(
     for loss in images.losses(out, result):
         render.warn(loss)
     images.write_photo(out, result.pixels, result)
-    _report(out, observed, {"noise": noise, "seed": seed}, json=json, quiet=quiet)
+    report(out, observed, {"noise": noise, "seed": seed}, json=json, quiet=quiet)
 
 
 @app.command("from", cls=Help)
@@ -135,39 +138,66 @@ def from_photo(
     out: OutOpt,
     alpha: Annotated[bool, typer.Option("--alpha", help="Fill what is mostly transparent.")] = False,
     nan: Annotated[bool, typer.Option("--nan", help="Fill what is NaN or infinite.")] = False,
-    color: Annotated[
-        str | None, typer.Option(help="Fill what has this colour: '#ff00ff', black, white.")
+    color: Annotated[list[str] | None, typer.Option(help=COLOUR)] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(min=0, max=100, help=TOLERANCE, show_default="10")
     ] = None,
-    tolerance: Annotated[int, typer.Option(min=0, max=255, help="How far a colour may be off, of 255.")] = 0,
+    original: Annotated[Path | None, typer.Option("--photo", help=ORIGINAL)] = None,
+    grow: Annotated[
+        float | None, typer.Option(min=0, max=100, help="Grow painted places.", show_default="2")
+    ] = None,
     json: JsonOpt = False,
     quiet: QuietOpt = False,
 ) -> None:
-    """Take the mask from PHOTO itself: from its transparency, its NaN pixels, or a colour."""
-    _one_of(("--alpha", alpha or None), ("--nan", nan or None), ("--color", color))
-    if tolerance and color is None:
-        raise UsageError("--tolerance is for --color only", hint="leave it out")
-    from ..photos import damage, masks
+    """Take the mask from PHOTO itself: from its transparency, its NaN pixels, or the colours of paint."""
+    _one_of(("--alpha", alpha or None), ("--nan", nan or None), ("--color", color or None))
+    for name, value in (("--tolerance", tolerance), ("--photo", original), ("--grow", grow)):
+        if value is not None and not color:
+            raise UsageError(f"{name} is for --color only", hint="leave it out")
+    from ..photos import masks
 
-    source = _read(photo, quiet=quiet)
+    source = read(photo, quiet=quiet)
     if alpha:
         observed, what = masks.observed_by_alpha(source), "transparent"
     elif nan:
         observed, what = masks.observed_by_finite(source), "NaN or infinite"
     else:
-        wanted = damage.parse_colour(str(color))
-        observed, what = (
-            masks.observed_by_colour(source, wanted, tolerance=tolerance),
-            f"of the colour {color}",
-        )
+        before = None if original is None else read(original, quiet=quiet)
+        observed = _painted(source, color or [], tolerance, before, 2.0 if grow is None else grow)
+        what = f"of the colour {', '.join(color or [])}"
+    _check_some(observed, source, what, color)
+    prepare(out, photo, original)
+    masks.write_mask(out, observed)
+    report(out, observed, {}, json=json, quiet=quiet)
+
+
+def _check_some(observed: Bools, source: Photo, what: str, colours: list[str] | None) -> None:
+    """Refuse a mask that fills nothing or everything."""
     if observed.all() or not observed.any():
         count = "no" if observed.all() else "every"
-        hint = (
-            "allow for a difference: --tolerance 10" if color is not None else "look at it: diffbcp mask show"
-        )
+        other = "look at the picture's transparency and values"
+        hint = "allow for a difference: --tolerance 25" if colours else other
         raise MaskError(f"{count} pixel of {source.name} is {what}", hint=hint)
-    _prepare(out, photo)
-    masks.write_mask(out, observed)
-    _report(out, observed, {}, json=json, quiet=quiet)
+
+
+def _painted(
+    source: Photo, colours: list[str], tolerance: float | None, before: Photo | None, grow: float
+) -> Bools:
+    """The pixels without paint, that of all colours, (H, W, 1)."""
+    from ..photos import mask_edit, paint
+
+    if before is not None and before.pixels.shape[:2] != source.pixels.shape[:2]:
+        raise MaskError(
+            f"{source.name} is {source.width}x{source.height} but {before.name} is {before.width}x{before.height}",
+            hint="paint on a copy of the same size",
+        )
+    observed = paint.observed_by_colours(
+        source,
+        [one for text in colours for one in paint.parse_colours(text)],
+        tolerance=paint.TOLERANCE if tolerance is None else tolerance,
+        original=before,
+    )
+    return mask_edit.grow(observed, grow) if grow and not observed.all() else observed
 
 
 @app.command(cls=Help)
@@ -184,17 +214,18 @@ def show(
         raise UsageError(f"the overlay cannot be written to {out}", hint="name it .png")
     from ..photos import files, masks, pictures
 
-    source = _read(photo, quiet=quiet)
-    _prepare(out, photo, mask)
+    source = read(photo, quiet=quiet)
+    prepare(out, photo, mask)
     observed = masks.read_mask(mask, source, polarity=polarity)
     doubt = masks.looks_inverted(observed, source)
     if doubt:
         render.warn(doubt)
     files.write_bytes(out, pictures.overlay(source.pixels, observed))
-    _report(out, observed, {"looks_inverted": doubt is not None}, json=json, quiet=quiet)
+    report(out, observed, {"looks_inverted": doubt is not None}, json=json, quiet=quiet)
 
 
-def _read(path: Path, *, quiet: bool) -> Photo:
+def read(path: Path, *, quiet: bool) -> Photo:
+    """Read a photograph and say what was changed on reading."""
     from ..photos import photo as images
 
     photo = images.read_photo(path)
@@ -204,7 +235,8 @@ def _read(path: Path, *, quiet: bool) -> Photo:
     return photo
 
 
-def _report(out: Path, observed: Bools, facts: dict[str, Any], *, json: bool, quiet: bool) -> None:
+def report(out: Path, observed: Bools, facts: dict[str, Any], *, json: bool, quiet: bool) -> None:
+    """Print what a mask fills and where it is."""
     from ..photos import masks
 
     if not quiet and not observed.all():
@@ -239,7 +271,7 @@ def _parse_size(text: str) -> tuple[int, int]:
     return height, width
 
 
-def _prepare(out: Path, *sources: Path | str | None) -> None:
+def prepare(out: Path, *sources: Path | str | None) -> None:
     """Check that `out` can be written and is none of its own sources."""
     from ..photos import files
 

@@ -50,10 +50,12 @@ def _mask(common: Common, recipe: Recipe) -> MaskChoice:
     """The mask that was typed, or that of the record given with --config."""
     source = common.mask if common.mask is not None else recipe.record.get("mask")
     if not isinstance(source, str):
-        raise UsageError("--mask is missing", hint="--mask mask.png, --mask masks/ or --mask alpha")
+        raise UsageError(
+            "--mask is missing", hint="--mask mask.png, --mask masks/, --mask alpha or --mask auto"
+        )
     recorded = recipe.record.get("mask_polarity")
     meant = common.mask_polarity or ("white-keeps" if recorded == "white-keeps" else "white-fills")
-    return source if source == "alpha" else Path(source), meant
+    return source if source in ("alpha", "auto") else Path(source), meant
 
 
 def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Callable[[], MaskChoice]) -> None:

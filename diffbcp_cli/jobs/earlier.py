@@ -87,8 +87,8 @@ def _changed(record: Record, job: Job, given: Given | Options) -> str | None:
         return f"its name was {record['name']}, now {job.name}"
     if digest.get("photo") != images.digest(images.read_bytes(job.photo)):
         return "the photograph has changed"
-    by_alpha = (record.get("mask") == masks.ALPHA, job.mask == masks.ALPHA)
-    if len({*by_alpha}) > 1 or digest.get("mask") != mask_digest(job):
+    swapped = any((record.get("mask") == word) != (job.mask == word) for word in (masks.ALPHA, masks.AUTO))
+    if swapped or digest.get("mask") != mask_digest(job):
         return "the mask has changed"
     if record.get("mask_polarity") != job.polarity:
         return f"--mask-polarity was {record.get('mask_polarity')}, now {job.polarity}"

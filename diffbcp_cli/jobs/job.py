@@ -7,19 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import DiffbcpError
-from ..photos import files, masks
+from ..errors import DiffbcpError, MaskError, UsageError
+from ..photos import detect, files, masks, paint
 from ..photos import photo as images
 from ..photos.film import check_film
 from ..photos.photo import Photo
-from ..photos.targets import Target, check_name
+from ..photos.results import read_record
+from ..photos.targets import MASK, RECORD, Target, check_name
 from ..units import Bools
 from ..watch import Progress, Watch
 
 
 @dataclass(frozen=True)
 class Job:
-    """One photograph to restore. mask: a path, "alpha", or None when nothing is missing.
+    """One photograph to restore. mask: a path, "alpha", "auto" to find the damage, or None when nothing is missing.
 
     name: the relative path of the photograph, which with the seed fixes every draw.
     """
@@ -39,7 +40,7 @@ class Job:
     @property
     def inputs(self) -> list[Path]:
         """The files that the job reads, which no result may replace."""
-        own_file = self.mask is not None and self.mask != masks.ALPHA
+        own_file = self.mask is not None and self.mask not in (masks.ALPHA, masks.AUTO)
         return [self.photo, Path(str(self.mask))] if own_file else [self.photo]
 
 
@@ -94,7 +95,8 @@ def check_outputs(opened: Opened, save: tuple[str, ...], watch: Watch) -> None:
     """See that results can be written, and over no input, before anything is computed."""
     job, photo = opened.job, opened.photo
     check_film(save)
-    outputs = job.target.files_for(save, floats=photo.depth == "float32")
+    finds = job.mask == masks.AUTO
+    outputs = job.target.files_for(save, floats=photo.depth == "float32", finds=finds)
     files.refuse_inputs(outputs, files.inodes(job.inputs))
     typed = job.target.mean != job.target.file(
         "mean.png"
@@ -103,6 +105,8 @@ def check_outputs(opened: Opened, save: tuple[str, ...], watch: Watch) -> None:
     files.refuse_links_out(derived, job.target.folder)
     images.check_side(job.target.mean, photo)
     files.refuse_folders(outputs)
+    if finds:
+        _refuse_mask_of_theirs(job.target)
     files.ensure_writable(job.target.folder)
     for loss in images.losses(job.target.mean, photo):
         watch.note(f"{job.target.mean.name}: {loss}")
@@ -114,15 +118,41 @@ def mask_digest(job: Job) -> str | None:
     return images.digest(images.read_bytes(job.inputs[1])) if own_file else None
 
 
+def _refuse_mask_of_theirs(target: Target) -> None:
+    """A mask that the user made is not replaced by one that was found."""
+    path, record = target.file(MASK), read_record(target.file(RECORD))
+    if path.exists() and path.name not in (record or {}).get("files", []):
+        raise UsageError(
+            f"{path} is there already, and the mask that is found would replace it",
+            hint=f"use it: --mask {path}, or name another folder with -o",
+        )
+
+
+def _found(job: Job, photo: Photo, watch: Watch) -> Bools:
+    """Find the damage (H, W, C); a photograph without any is an error: there is nothing to fill."""
+    found = detect.detect(photo.pixels, detect.Settings())
+    said = ", ".join(f"{kind} {count}" for kind, count in found.counts.items() if count)
+    watch.note(f"{photo.name}: found {said or 'nothing'}")
+    if found.observed.all():
+        raise MaskError(
+            f"nothing was found in {photo.name} that looks damaged",
+            hint=f"diffbcp mask detect {photo.name} --sensitivity 2 -o mask.png finds more",
+        )
+    return np.ascontiguousarray(np.broadcast_to(found.observed, photo.pixels.shape))
+
+
 def _observed(job: Job, photo: Photo, watch: Watch) -> Bools:
     """Read the mask (H, W, C), True = observed, and say what it will do."""
     if job.mask is None:
         observed = np.ones(photo.pixels.shape, bool)
     else:
-        observed = masks.read_mask(job.mask, photo, polarity=job.polarity, max_pixels=job.max_pixels)
+        if job.mask == masks.AUTO:
+            observed = _found(job, photo, watch)
+        else:
+            observed = masks.read_mask(job.mask, photo, polarity=job.polarity, max_pixels=job.max_pixels)
         watch.note(f"{photo.name}: {100 * masks.missing_share(observed):.1f} % will be filled")
-        doubt = masks.looks_inverted(observed, photo)
-        if doubt:
-            watch.warn(doubt)
+        for doubt in (masks.looks_inverted(observed, photo), paint.left_beside(photo, observed)):
+            if doubt:
+                watch.warn(doubt)
     masks.check_finite(photo, observed)
     return observed

@@ -13,7 +13,7 @@ from ..options import Given, Options, resolve
 from ..photos import files
 from ..photos.film import check_film
 from ..photos.folders import images_in
-from ..photos.masks import ALPHA, Polarity
+from ..photos.masks import ALPHA, AUTO, Polarity
 from ..photos.photo import MAX_PIXELS, SUFFIXES
 from ..photos.results import Record, read_record
 from ..photos.targets import CHECKPOINT, RECORD, Target
@@ -26,7 +26,7 @@ SUMMARY = "summary"  # summary.json and summary.csv are the batch's own
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. mask: a file for all, a folder, "alpha", or None when nothing is missing."""
+    """What was asked for. mask: a file for all, a folder, "alpha", "auto", or None when nothing is missing."""
 
     inputs: tuple[str, ...]
     out: Path
@@ -78,7 +78,7 @@ def make_plan(request: Request, given: Given | Options | None = None) -> Plan:
 
 def _find(request: Request) -> Findings:
     mask = request.mask
-    apart = [request.out] if mask is None or mask == ALPHA else [request.out, Path(mask)]
+    apart = [request.out] if mask in (None, ALPHA, AUTO) else [request.out, Path(str(mask))]
     arguments = {os.path.realpath(text) for text in request.inputs}
     found = find_photos(
         request.inputs,
@@ -118,8 +118,8 @@ def _check(request: Request) -> None:
     out, mask = request.out, request.mask
     if out.suffix.lower() in SUFFIXES and not out.is_dir():
         raise UsageError(f"several photographs cannot all be written to {out}", hint="name a folder: -o out/")
-    if mask is not None and mask != ALPHA and not Path(mask).exists():
-        raise InputError(f"the mask {mask} does not exist", hint="a file for all, a folder, or alpha")
+    if mask not in (None, ALPHA, AUTO) and not Path(str(mask)).exists():
+        raise InputError(f"the mask {mask} does not exist", hint="a file for all, a folder, alpha or auto")
 
 
 class Masks:
@@ -206,7 +206,8 @@ def _apart_from_inputs(
     if isinstance(item, Bad):
         return item
     try:
-        files.refuse_inputs(item.target.files_for(save, floats=True), inputs)
+        finds = item.mask == AUTO
+        files.refuse_inputs(item.target.files_for(save, floats=True, finds=finds), inputs)
     except UsageError as error:
         return Bad(item.name, item.photo, error)
     return item

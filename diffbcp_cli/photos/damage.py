@@ -10,16 +10,16 @@ from numpy.random import Generator
 
 from ..errors import UsageError
 from .masks import Bools
+from .paint import parse_colour
 from .photo import Photo
 
-_NAMED = {"black": (0, 0, 0), "white": (255, 255, 255), "grey": (128, 128, 128), "gray": (128, 128, 128)}
 _FLOAT_SUFFIXES = (".tif", ".tiff", ".npy")
 
 
 def damaged(photo: Photo, observed: Bools, *, noise_std: float, fill: str, rng: Generator) -> Photo:
     """Return `photo` + noise_std * N(0, 1), unclipped, with the entries that are not observed set to `fill`.
 
-    observed: (H, W, C), True = observed. fill: black, white, grey, nan, or a colour like #ff00ff.
+    observed: (H, W, C), True = observed. fill: nan, or a colour by its name or like #ff00ff.
     """
     noise = rng.standard_normal(photo.pixels.shape, dtype=np.float32)
     noisy = photo.pixels + np.float32(noise_std) * noise
@@ -29,20 +29,6 @@ def damaged(photo: Photo, observed: Bools, *, noise_std: float, fill: str, rng: 
 def stored_as(photo: Photo, path: Path) -> Photo:
     """Return `photo` with the depth that keeps it unclipped in a file at `path`: float in TIFF and .npy."""
     return replace(photo, depth="float32") if path.suffix.lower() in _FLOAT_SUFFIXES else photo
-
-
-def parse_colour(text: str) -> tuple[int, int, int]:
-    """Return the levels 0..255 of a colour name or of #rrggbb."""
-    if text in _NAMED:
-        return _NAMED[text]
-    digits = text.removeprefix("#")
-    try:
-        red, green, blue = bytes.fromhex(digits)
-    except ValueError as error:
-        raise UsageError(
-            f"{text!r} is not a colour", hint="write it like '#ff00ff', black or white"
-        ) from error
-    return red, green, blue
 
 
 def _fill_value(fill: str, photo: Photo) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

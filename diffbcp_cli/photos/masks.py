@@ -19,7 +19,7 @@ from .photo import MAX_PIXELS, Floats, Photo, read_bytes
 Bools = NDArray[np.bool_]
 Polarity = Literal["white-fills", "white-keeps"]
 
-ALPHA = "alpha"
+ALPHA, AUTO = "alpha", "auto"
 _NEAR = 3  # levels of 255 that still count as the same value
 _BLANK = 0.95  # share of near-equal values that makes a region blank
 _VARIED = 0.5  # share below which a region has a content of its own
@@ -39,11 +39,16 @@ def read_mask(
     """
     if str(source) == ALPHA:
         observed = observed_by_alpha(photo)
-    elif Path(source).suffix.lower() == ".npy":
-        observed = _read_array(Path(source))
     else:
-        observed = _read_image(Path(source), polarity, max_pixels)
+        observed = read_alone(Path(source), polarity=polarity, max_pixels=max_pixels)
     return check_mask(_fit(observed, photo), photo)
+
+
+def read_alone(path: Path, *, polarity: Polarity = "white-fills", max_pixels: int = MAX_PIXELS) -> Bools:
+    """Return what the file of a mask says, (H, W, C), whatever photograph it is for; C is 1 or 3."""
+    if path.suffix.lower() == ".npy":
+        return _read_array(path)
+    return _read_image(path, polarity, max_pixels)
 
 
 def write_mask(path: Path, observed: Bools) -> Path:
@@ -89,15 +94,6 @@ def observed_by_alpha(photo: Photo) -> Bools:
 def observed_by_finite(photo: Photo) -> Bools:
     """Return the entries (H, W, C) that are neither NaN nor infinite."""
     return np.isfinite(photo.pixels)
-
-
-def observed_by_colour(photo: Photo, colour: tuple[int, int, int], *, tolerance: int = 0) -> Bools:
-    """Return the pixels (H, W, 1) that are not of the colour, of levels 0..255, give or take `tolerance`."""
-    if photo.grey and len(set(colour)) > 1:
-        raise MaskError(f"{photo.name} is grey and has no such colour", hint="name a grey: --color '#000000'")
-    marked = np.asarray(colour[: photo.channels], np.float32) / 255
-    apart = np.abs(photo.pixels - marked).max(axis=-1, keepdims=True)
-    return ~np.asarray(apart <= (tolerance + 0.01) / 255)  # NaN is apart from every colour
 
 
 def check_mask(observed: Bools, photo: Photo) -> Bools:

@@ -48,8 +48,8 @@ def heat_map(
     A pixel shows the root mean square over its channels, at one picture pixel or more each (up to 4096).
     top, bottom: the values of the brightest and the darkest colour; top None takes the 99.5 % quantile.
     """
-    pixel_std = _per_pixel(std)
-    top = top if top is not None else _scale_top(pixel_std)
+    pixel_std = per_pixel(std)
+    top = top if top is not None else scale_top(pixel_std)
     picture = _resized(pixel_std, _SMALLEST, _LARGEST)
     height, width = picture.shape
     unit = _text_unit(max(height, width) / 900)
@@ -70,8 +70,8 @@ def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLi
     Missing entries of `before` are shown in a neutral grey.
     """
     shown = [masked(before, observed), _rgb(after)]
-    pixel_std = _per_pixel(std)
-    top = _scale_top(pixel_std)
+    pixel_std = per_pixel(std)
+    top = scale_top(pixel_std)
     colours = _colours(0.0, top)
     pictures = [_resized(part, _SMALLEST, _PANEL_LARGEST) for part in (*shown, pixel_std)]
     pictures[-1] = _coloured(pictures[-1], colours)
@@ -137,7 +137,7 @@ def _rgb(pixels: ArrayLike) -> Floats:
     return np.broadcast_to(finite, (*values.shape[:2], 3)).clip(0, 1)
 
 
-def _per_pixel(std: ArrayLike) -> Floats:
+def per_pixel(std: ArrayLike) -> Floats:
     """The root mean square (H, W) over the channels."""
     values = np.asarray(std, np.float32)
     values = values.reshape(*values.shape[:2], -1)
@@ -146,7 +146,7 @@ def _per_pixel(std: ArrayLike) -> Floats:
     return np.sqrt(mean, out=mean)
 
 
-def _scale_top(pixel_std: Floats) -> float:
+def scale_top(pixel_std: Floats) -> float:
     """The 99.5 % quantile, rounded up to two digits, so that a few wild pixels do not darken the rest."""
     value = float(np.quantile(pixel_std, 0.995))
     if not value > 0:
@@ -189,6 +189,11 @@ def _colours(bottom: float, top: float) -> ScalarMappable:
     from matplotlib.colors import Normalize
 
     return ScalarMappable(Normalize(bottom, top), COLOURS)
+
+
+def coloured(values: Floats, bottom: float, top: float) -> NDArray[np.uint8]:
+    """Values (H, W) as RGB by the map of the uncertainty."""
+    return _coloured(values, _colours(bottom, max(top, bottom + 1e-6)))
 
 
 def _coloured(values: Floats, colours: ScalarMappable) -> NDArray[np.uint8]:

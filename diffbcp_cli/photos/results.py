@@ -18,8 +18,9 @@ from ..units import Bools, Floats
 from . import files, pictures
 from . import photo as images
 from .film import film
+from .masks import AUTO, write_mask
 from .photo import Photo
-from .targets import CHECKPOINT, RECORD, Target
+from .targets import CHECKPOINT, MASK, RECORD, Target
 
 _TRACED = {"noise_std": "noise std", "active_rank": "rank", "change": "change"}
 
@@ -100,6 +101,8 @@ def save(target: Target, photo: Photo, observed: Bools, found: Restoration, reco
         for kind, write in _WRITERS.items():
             if kind in found.options.save:
                 written += write(target, like, observed, found)
+        if record["mask"] == AUTO:
+            written.append(write_mask(target.file(MASK), observed))
         record["files"] = [path.name for path in written]
         text = json.dumps(finite(record), indent=2, allow_nan=False) + "\n"
         written.append(files.write_bytes(target.file(RECORD), text.encode()))

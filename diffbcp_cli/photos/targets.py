@@ -11,7 +11,7 @@ from ..errors import InputError
 from .photo import SUFFIXES, check_suffix
 
 LONGEST_NAME = 255  # bytes, of a file on most disks
-RECORD, CHECKPOINT = "json", "checkpoint.safetensors"
+RECORD, CHECKPOINT, MASK = "json", "checkpoint.safetensors", "mask.png"
 ENDINGS: dict[str, tuple[str, ...]] = {
     "mean": ("mean.png", "mean.tiff"),
     "std": ("std.tiff", "std.png"),
@@ -43,12 +43,15 @@ class Target:
 
     def every_file(self) -> list[Path]:
         """Every path that a run may write, whatever its options and the depth of the photograph."""
-        endings = (RECORD, CHECKPOINT, *(ending for group in ENDINGS.values() for ending in group))
+        endings = (RECORD, CHECKPOINT, MASK, *(ending for group in ENDINGS.values() for ending in group))
         return [self.mean, *(self.file(ending) for ending in endings)]
 
-    def files_for(self, save: Sequence[str], *, floats: bool) -> list[Path]:
-        """The paths that a run with this `--save` writes. floats: of a photograph that is made of floats."""
-        found = [self.file(RECORD), self.file(CHECKPOINT)]
+    def files_for(self, save: Sequence[str], *, floats: bool, finds: bool = False) -> list[Path]:
+        """The paths that a run with this `--save` writes.
+
+        floats: of a photograph that is made of floats. finds: it finds its mask by itself, and keeps it.
+        """
+        found = [self.file(RECORD), self.file(CHECKPOINT), *([self.file(MASK)] if finds else [])]
         for kind in save:
             paths = [self.file(ending) for ending in ENDINGS[kind]]
             if kind == "mean":

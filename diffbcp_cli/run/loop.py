@@ -192,7 +192,8 @@ def _advance(
     last_saved, total = time.monotonic(), chains.left(until)
     watch.progress(Progress("sampling", 0, total))
     try:
-        for done, _ in enumerate(chains.steps(until), 1):
+        for done, info in enumerate(chains.steps(until), 1):
+            watch.drew(info.image)
             watch.progress(Progress("sampling", done, total, _shown(chains)))
             if watch.cancelled() and chains.left(until):
                 raise KeyboardInterrupt

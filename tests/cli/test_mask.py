@@ -152,7 +152,8 @@ def test_from_colour_and_alpha(
     tmp_path: Path, photo: Path, mask: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ok(capsys, "apply", photo, "--mask", mask, "--fill", "#ff00ff", "-o", tmp_path / "o.png")
-    ok(capsys, "from", tmp_path / "o.png", "--color", "#ff00ff", "-o", tmp_path / "c.png")
+    exact = ["--color", "#ff00ff", "--tolerance", 0, "--grow", 0]
+    ok(capsys, "from", tmp_path / "o.png", *exact, "-o", tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes() == mask.read_bytes()
 
     with Image.open(photo) as picture, Image.open(mask) as marked:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from photo_files import make_photo
 from PIL import Image
 
 from diffbcp_cli.errors import InputError, MaskError, UsageError
@@ -20,24 +21,6 @@ H, W = 48, 64
 
 def generator(seed: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
-
-
-def make_photo(channels: int = 3, shape: tuple[int, int] = (H, W), **changes: Any) -> Photo:
-    """A smooth picture with some texture; no large part of it has one value."""
-    y, x = np.mgrid[: shape[0], : shape[1]] / np.array(shape)[:, None, None]
-    waves = [0.5 + 0.3 * np.sin(7 * x + k) * np.cos(5 * y - k) + 0.15 * x for k in range(channels)]
-    pixels = np.stack(waves, axis=-1) + generator(9).normal(0, 0.02, (*shape, channels))
-    photo = Photo(
-        pixels=pixels.clip(0, 1).astype(np.float32),
-        alpha=None,
-        depth="uint8",
-        grey=channels == 1,
-        icc=None,
-        exif=None,
-        format="PNG",
-        path=Path("photo.png"),
-    )
-    return replace(photo, **changes)
 
 
 @pytest.fixture
@@ -306,18 +289,6 @@ def test_paper_irregular_leaves_50_to_70_percent(shape: tuple[int, int]) -> None
     ]
     assert 0.5 <= min(left) < max(left) <= 0.7
     assert max(left) - min(left) > 0.05
-
-
-def test_colours_are_found_with_tolerance(grey: Photo, photo: Photo) -> None:
-    pixels = photo.pixels.copy()
-    pixels[:4] = np.float32([1, 0, 1])
-    pixels[4:8] = np.float32([250 / 255, 4 / 255, 1])
-    painted = replace(photo, pixels=pixels)
-    assert masks.missing_share(masks.observed_by_colour(painted, (255, 0, 255))) == pytest.approx(4 / H)
-    loose = masks.observed_by_colour(painted, (255, 0, 255), tolerance=5)
-    assert masks.missing_share(loose) == pytest.approx(8 / H)
-    with pytest.raises(MaskError, match="is grey"):
-        masks.observed_by_colour(grey, (255, 0, 255))
 
 
 def test_noise_has_the_given_strength_and_is_not_clipped(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""A local page to paint or find damage, restore, and compare: `diffbcp open`."""
