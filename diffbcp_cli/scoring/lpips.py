@@ -1,7 +1,8 @@
-"""LPIPS: the distance between the VGG16 features of two pictures, weighted by learned linear heads (v0.1).
+"""LPIPS: the distance between the features of two pictures, weighted by learned linear heads (v0.1).
 
-The weights are not ours. The trunk is `timm/vgg16.tv_in1k` from the Hub. The heads (1,472 numbers) come with the
-`lpips` package. Weights that cannot be loaded are a ModelError that says how to get them, never random weights.
+The features are those of VGG16 or AlexNet. The weights are not ours. The trunk of VGG16 is `timm/vgg16.tv_in1k` from
+the Hub; its heads (1,472 numbers) come with the `lpips` package. A file may hold trunk and heads of either.
+Weights that cannot be loaded are a ModelError that says how to get them, never random weights.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..priors.hub import Hub
 from ..priors.registry import Source
 
 Feed: TypeAlias = Literal["standard", "paper"]
+Net: TypeAlias = Literal["vgg", "alex"]
 
 TRUNK = Source(
     "the VGG16 trunk of LPIPS",
@@ -35,11 +37,44 @@ TRUNK = Source(
     licence="BSD-3-Clause",
 )
 HEADS_VERSION = "v0.1"
-LPIPS_MIN_SIDE = 16
+LPIPS_MIN_SIDE: Mapping[str, int] = {"vgg": 16, "alex": 31}
+"""The smallest side that the poolings of a trunk leave something of."""
 
-# N in `features.N` for the convolutions of each stage; between the stages is a 2 x 2 max-pooling
-_STAGES = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
-_WIDTHS = (64, 128, 256, 512, 512)
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution of a trunk: N in `features.N`, channels out, side of its kernel, stride, padding.
+
+    pool: the side of the max-pooling before it, with stride 2; 0 for none.
+    """
+
+    number: int
+    width: int
+    side: int = 3
+    stride: int = 1
+    padding: int = 1
+    pool: int = 0
+
+
+SHAPES: Mapping[str, tuple[tuple[Conv, ...], ...]] = {
+    "vgg": (
+        (Conv(0, 64), Conv(2, 64)),
+        (Conv(5, 128, pool=2), Conv(7, 128)),
+        (Conv(10, 256, pool=2), Conv(12, 256), Conv(14, 256)),
+        (Conv(17, 512, pool=2), Conv(19, 512), Conv(21, 512)),
+        (Conv(24, 512, pool=2), Conv(26, 512), Conv(28, 512)),
+    ),
+    "alex": (
+        (Conv(0, 64, side=11, stride=4, padding=2),),
+        (Conv(3, 192, side=5, padding=2, pool=3),),
+        (Conv(6, 384, pool=3),),
+        (Conv(8, 256),),
+        (Conv(10, 256),),
+    ),
+}
+"""The stages of each trunk; the last activation of a stage counts."""
+
+_HEAD = "lin{}.model.1.weight"
 _SHIFT = (-0.030, -0.088, -0.188)  # mean and std of ImageNet, for inputs in [-1, 1]
 _SCALE = (0.458, 0.448, 0.450)
 _EPSILON = 1e-10
@@ -50,36 +85,40 @@ _WITHOUT = "check the network, HF_ENDPOINT and HF_HUB_OFFLINE, or leave LPIPS ou
 class LpipsNetwork:
     """The weights of LPIPS, with checked shapes. `load_lpips` and `from_states` make one.
 
-    trunk: for each stage, the (weight, bias) of its convolutions. heads: for each stage, (1, width, 1, 1).
+    trunk: for each stage, the (weight, bias) of its convolutions. heads: for each stage, (1, width, 1, 1). net: which
+    trunk it is.
     """
 
     trunk: tuple[tuple[tuple[Tensor, Tensor], ...], ...]
     heads: tuple[Tensor, ...]
+    net: Net = "vgg"
 
     @classmethod
-    def from_states(cls, trunk: Mapping[str, Tensor], heads: Mapping[str, Tensor]) -> LpipsNetwork:
+    def from_states(
+        cls, trunk: Mapping[str, Tensor], heads: Mapping[str, Tensor], net: Net = "vgg"
+    ) -> LpipsNetwork:
         """Take `features.N.weight`, `features.N.bias` from trunk and `linK.model.1.weight` from heads."""
         stages, channels = [], 3
-        for convolutions, width in zip(_STAGES, _WIDTHS, strict=True):
+        for convolutions in SHAPES[net]:
             stage = []
-            for n in convolutions:
-                weight = _entry(trunk, f"features.{n}.weight", (width, channels, 3, 3))
-                stage.append((weight, _entry(trunk, f"features.{n}.bias", (width,))))
-                channels = width
+            for one in convolutions:
+                shape = (one.width, channels, one.side, one.side)
+                weight = _entry(trunk, f"features.{one.number}.weight", shape)
+                stage.append((weight, _entry(trunk, f"features.{one.number}.bias", (one.width,))))
+                channels = one.width
             stages.append(tuple(stage))
-        linear = [
-            _entry(heads, f"lin{k}.model.1.weight", (1, width, 1, 1)) for k, width in enumerate(_WIDTHS)
-        ]
-        return cls(tuple(stages), tuple(linear))
+        widths = [convolutions[-1].width for convolutions in SHAPES[net]]
+        linear = [_entry(heads, _HEAD.format(k), (1, width, 1, 1)) for k, width in enumerate(widths)]
+        return cls(tuple(stages), tuple(linear), net)
 
     def features(self, x: Tensor) -> Iterator[Tensor]:
         """Yield the last activation of each stage. x: (B, 3, H, W), already shifted and scaled."""
-        for number, stage in enumerate(self.trunk):
-            if number > 0:
-                x = functional.max_pool2d(x, 2)
-            for weight, bias in stage:
-                x = functional.relu(functional.conv2d(x, weight, bias, padding=1))
-            yield x  # (B, width, H / 2^number, W / 2^number)
+        for stage, shapes in zip(self.trunk, SHAPES[self.net], strict=True):
+            for (weight, bias), one in zip(stage, shapes, strict=True):
+                if one.pool:
+                    x = functional.max_pool2d(x, one.pool, stride=2)
+                x = functional.relu(functional.conv2d(x, weight, bias, one.stride, one.padding))
+            yield x  # (B, width, h, w)
 
     @torch.no_grad()
     def distance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -105,13 +144,15 @@ def lpips(
     left, right = _network_input(a, feed), _network_input(b, feed)
     if left.shape != right.shape:
         raise InputError(f"the pictures differ in size: {tuple(left.shape[2:])} and {tuple(right.shape[2:])}")
-    if min(left.shape[2:]) < LPIPS_MIN_SIDE:
-        raise InputError(f"LPIPS needs at least {LPIPS_MIN_SIDE}x{LPIPS_MIN_SIDE} pixels")
+    least = LPIPS_MIN_SIDE[network.net]
+    if min(left.shape[2:]) < least:
+        raise InputError(f"LPIPS needs at least {least}x{least} pixels")
     return float(network.distance(left, right))
 
 
 def load_lpips(
     *,
+    net: Net = "vgg",
     trunk_file: Path | None = None,
     heads_file: Path | None = None,
     download: bool = True,
@@ -120,12 +161,23 @@ def load_lpips(
 ) -> LpipsNetwork:
     """Load the trunk from the Hub and the heads from the `lpips` package.
 
-    trunk_file, heads_file: local files to use instead; the hash of a local trunk is not checked.
+    trunk_file, heads_file: local files to use instead; the hash of a local trunk is not checked. A trunk_file that
+    has heads too needs no other file. net: AlexNet is not on the Hub, so it needs its file.
     download: False uses the Hub's cache only. announce: called before a download. bars: show its progress.
     """
-    heads = read_heads(heads_file or installed_heads())
-    trunk = trunk_file or hub_trunk(download=download, announce=announce, bars=bars)
-    return LpipsNetwork.from_states(read_trunk(trunk), heads)
+    if trunk_file is None and net == "alex":
+        raise ModelError(
+            "the AlexNet trunk of LPIPS is not on the Hub",
+            hint="--lpips-trunk lpips-alex.safetensors, made by benchmarks/lpips_weights.py",
+        )
+    if trunk_file is None:
+        heads = read_heads(heads_file or installed_heads(net))  # before a download
+        trunk = read_trunk(hub_trunk(download=download, announce=announce, bars=bars))
+    else:
+        trunk = read_trunk(trunk_file)
+        whole = _HEAD.format(0) in trunk and heads_file is None
+        heads = trunk if whole else read_heads(heads_file or installed_heads(net))
+    return LpipsNetwork.from_states(trunk, heads, net)
 
 
 def hub_trunk(
@@ -137,7 +189,7 @@ def hub_trunk(
     if not download and hub.cached(file) is None:
         raise ModelError(
             "the VGG16 trunk of LPIPS is not downloaded yet (553 MB)",
-            hint="diffbcp eval ... --lpips standard fetches it once",
+            hint="diffbcp eval ... --lpips vgg fetches it once",
         )
     try:
         path = hub.get(file, weights=True)
@@ -155,12 +207,12 @@ def hub_trunk(
     return path
 
 
-def installed_heads() -> Path:
+def installed_heads(net: Net = "vgg") -> Path:
     """Return the path of the linear heads in the installed `lpips` package, without importing it."""
     spec = find_spec("lpips")
     folders = list(spec.submodule_search_locations or []) if spec else []
     for folder in folders:
-        path = Path(folder) / "weights" / HEADS_VERSION / "vgg.pth"
+        path = Path(folder) / "weights" / HEADS_VERSION / f"{net}.pth"
         if path.is_file():
             return path
     raise ModelError(
@@ -170,12 +222,12 @@ def installed_heads() -> Path:
 
 
 def read_trunk(path: Path) -> dict[str, Tensor]:
-    """Read the `features.*` tensors of a safetensors file, without the classifier."""
+    """Read the `features.*` tensors of a safetensors file, without the classifier, and the heads if it has them."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys() if key.startswith("features.")}  # noqa: SIM118
+            return {key: file.get_tensor(key) for key in file.keys() if key.startswith(("features.", "lin"))}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path} is not a readable safetensors file: {_first_line(error)}") from error
 

@@ -19,7 +19,7 @@ from ..photos.masks import Polarity
 from ..photos.photo import Photo
 from . import calibration, metrics
 from .arrays import Mask
-from .lpips import Feed, LpipsNetwork, lpips
+from .lpips import Feed, LpipsNetwork, Net, lpips
 from .pairs import Pair
 from .read import Floats, read_pair, read_region, read_samples, read_std
 
@@ -34,10 +34,12 @@ _ROUNDING = {"uint8": 1.0 / 255.0, "uint16": 1.0 / 65535.0}
 class Settings:
     """How to score.
 
-    lpips: the input range of its network, None to leave LPIPS out. seed, resamples: of the bootstrap.
+    lpips: the input range of its network, None to leave LPIPS out. lpips_net: its features.
+    seed, resamples: of the bootstrap.
     """
 
     lpips: Feed | None = None
+    lpips_net: Net = "vgg"
     mask_polarity: Polarity = "white-fills"
     seed: int = 0
     resamples: int = 2000

