@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -14,8 +15,10 @@ def main() -> None:
     signals = [signal.SIGINT, signal.SIGTERM, *_hang_up()]
     for number in signals:
         signal.signal(number, _leave)
+    gc.disable()  # nothing of the imports is ever freed
     from .cli.app import run  # half a second
 
+    gc.enable()
     for number in signals:
         signal.signal(number, signal.default_int_handler)
     try:

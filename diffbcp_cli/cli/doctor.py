@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +51,8 @@ def examine() -> dict[str, Any]:
 
 
 def _version(name: str) -> str:
+    from importlib import metadata  # slow to import, and no other command needs it
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
