@@ -65,9 +65,10 @@ class App {
   async load() {
     const state = await api.state();
     if (this.lost) { this.lost = false; $("toast").hidden = true; }
-    const ended = this.runs.filter((run) => ["queued", "running"].includes(run.status))
-      .map((run) => state.runs.find((one) => one.id === run.id))
-      .filter((run) => run && !["queued", "running"].includes(run.status));
+    // a short run may end before this page has ever seen it run; only the first look takes the finished ones as old
+    const busy = (run) => ["queued", "running"].includes(run.status), before = new Map(this.runs.map((run) => [run.id, run]));
+    const ended = state.runs.filter((run) => !busy(run) && (before.has(run.id) ? busy(before.get(run.id)) : this.looked));
+    this.looked = true;
     Object.assign(this, { items: state.items, runs: state.runs });
     $("folder").textContent = `Masks and results: ${state.folder}`;
     if (!$("method").options.length) this.listMethods(state.methods);
