@@ -196,6 +196,24 @@ def dusty(path: Path) -> Path:
     return path
 
 
+def test_a_run_that_ends_before_the_page_has_seen_it_is_shown(served, browser, tmp_path):
+    served.store.add(dusty(tmp_path / "dusty.jpg"))
+    page = Page(browser, served).open()
+    page.click("find")
+    page.wait("return diffbcp.share > 0")
+    page.set("method", "telea")
+    page.js(
+        "clearTimeout(diffbcp.timer); diffbcp.poll = () => {}; diffbcp.look = diffbcp.load; diffbcp.load = () => {}"
+    )
+    page.click("restore")
+    for _ in range(300):
+        if any(run["status"] == "done" for run in served.ask("api/state").json["runs"]):
+            break
+        time.sleep(0.1)
+    page.js("return diffbcp.look()")
+    page.wait("return document.body.dataset.mode === 'compare'")
+
+
 def test_damage_is_found_restored_compared_and_downloaded(served, browser, tmp_path, downloads):
     served.store.add(dusty(tmp_path / "dusty.jpg"))
     page = Page(browser, served).open()
