@@ -32,10 +32,13 @@ class Common:
     out: Path = option(
         Path(),
         IO,
-        "Folder for results, or a file for one picture.",
+        "Folder for results, a file for one picture, or - for stdout.",
         names=("--output", "-o"),
         shown="",
         essential=True,
+    )
+    format: Literal["png", "jpg", "webp", "tiff", "bmp", "npy"] | None = option(
+        None, IO, "Format of the picture that -o - writes.", shown="the input's"
     )
     config: Path | None = option(None, IO, "Options from a TOML file or a result's JSON.", essential=True)
     overwrite: bool = option(False, IO, "Restore again even if the result is there.", essential=True)

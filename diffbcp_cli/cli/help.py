@@ -24,7 +24,7 @@ EXAMPLES = {
     "inpaint": "diffbcp inpaint photo.png --mask mask.png -o out/",
     "denoise": "diffbcp denoise noisy.png -o out/",
 }
-PHOTOS = "PHOTO is a file, a folder, a quoted pattern, or - for a list on stdin."
+PHOTOS = "PHOTO is a file, a folder, a quoted pattern, or - for stdin."
 _LONGEST = 16  # characters of choices that stand beside the flag
 _METAVARS: dict[Any, str] = {
     **{int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"},

@@ -16,6 +16,7 @@ from .common import Common
 from .interrupt import Stop, stopping
 from .models import announce
 from .options import with_options
+from .pipes import Taken, taken, write_out
 
 if TYPE_CHECKING:
     from ..jobs.job import Job
@@ -28,7 +29,7 @@ PhotosArg = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PHOTO...",
-        help="Photographs (PNG, JPEG, WebP, TIFF, BMP or .npy), folders, quoted patterns, or - for a list on stdin.",
+        help="Photographs (PNG, JPEG, WebP, TIFF, BMP or .npy), folders, quoted patterns, or - for stdin.",
         show_default=False,
     ),
 ]
@@ -72,36 +73,43 @@ def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Calla
 def _run_with(
     recipe: Recipe, common: Common, photos: list[str] | None, choose: Callable[[], MaskChoice], stop: Stop
 ) -> None:
+    mask, polarity = choose()
+    with taken(photos or _photo_of(recipe), common) as found:
+        request = _request(found, mask, polarity)
+        _check_device(resolve(recipe.given))
+        stop.check()
+        _carry_out(request, recipe, found, stop)
+
+
+def _carry_out(request: Request, recipe: Recipe, found: Taken, stop: Stop) -> None:
     from ..jobs import find as inputs
 
-    mask, polarity = choose()
-    request = _request(common, photos or _photo_of(recipe), mask, polarity)
-    _check_device(resolve(recipe.given))
+    common = found.common
     alone = len(request.inputs) == 1 and inputs.is_one_file(request.inputs[0])
     one = alone and request.shard is None and common.engine == "local"
-    stop.check()
     if common.dry_run:
         from .dry import show_plan
 
-        show_plan([_job(request, recipe)] if one else request, recipe.given, common)
+        show_plan([_job(request, recipe, found)] if one else request, recipe.given, common)
     elif one:
-        _run_one(request, recipe, common, stop)
+        _run_one(_job(request, recipe, found), recipe, found, stop)
     else:
         from .many import run_many
 
         run_many(request, recipe.given, common, stop)
 
 
-def _request(common: Common, named: list[str], mask: Path | str | None, polarity: Polarity) -> Request:
+def _request(found: Taken, mask: Path | str | None, polarity: Polarity) -> Request:
     from ..jobs import find as inputs
     from ..jobs.plan import Request
 
+    common = found.common
     return Request(
-        inputs=tuple(named),
+        inputs=found.inputs,
         out=common.out,
         mask=mask,
         polarity=polarity,
-        listed=tuple(_listed(common)) if "-" in named else (),
+        listed=found.listed,
         root=common.root,
         overwrite=common.overwrite,
         shard=inputs.parse_shard(common.shard) if common.shard else None,
@@ -116,42 +124,38 @@ def _photo_of(recipe: Recipe) -> list[str]:
     return [photo]
 
 
-def _listed(common: Common) -> list[str]:
-    from ..jobs import find as inputs
-
-    return inputs.read_list(sys.stdin.buffer.read(), null=common.null)
-
-
 def _check_device(cfg: Options) -> None:
     from ..devices import pick_device, pick_precision
 
     pick_precision(cfg.precision, pick_device(cfg.device))
 
 
-def _job(request: Request, recipe: Recipe) -> Job:
+def _job(request: Request, recipe: Recipe, found: Taken) -> Job:
     """The job of a single photograph. A record given with --config also gives the name, which fixes the draws."""
     from ..jobs.job import Job
     from ..photos.targets import target_of
 
     photo = Path(request.inputs[0])
     name = recipe.record.get("name")
+    own_name = photo.stem if found.from_stdin else photo.name
     return Job(
         photo,
         request.mask,
         target_of(photo, request.out),
-        name if isinstance(name, str) else photo.name,
+        name if isinstance(name, str) else own_name,
         request.polarity,
         max_pixels=request.max_pixels,
+        origin="-" if found.from_stdin else None,
     )
 
 
-def _run_one(request: Request, recipe: Recipe, common: Common, stop: Stop) -> None:
-    """Restore one photograph with a progress bar, and print the paths that were written."""
+def _run_one(job: Job, recipe: Recipe, found: Taken, stop: Stop) -> None:
+    """Restore one photograph with a progress bar, and print the paths that were written, or the picture itself."""
     from ..jobs.earlier import earlier_result
     from ..jobs.one import restore_photo
     from ..jobs.session import Session
 
-    job, quiet = _job(request, recipe), common.quiet
+    common, quiet = found.common, found.common.quiet
     earlier = earlier_result(job, recipe.given, overwrite=common.overwrite)
     if earlier is not None and earlier.changed is None:
         render.note(f"{job.target.mean} is there already; --overwrite does it again")
@@ -167,11 +171,16 @@ def _run_one(request: Request, recipe: Recipe, common: Common, stop: Stop) -> No
     )
     with render.Bar(job.photo.name, stop, quiet=quiet) as bar:
         saved = restore_photo(job, session, bar)
+    if found.to_stdout and saved.status == "interrupted":
+        raise KeyboardInterrupt  # nothing can go on from a pipe
     if not quiet:
         render.summary(dict(saved.record))
         for text in saved.warnings:
             render.warn(text)
-    _show(dict(saved.record), saved.files, common)
+    if found.to_stdout:
+        write_out(job.target.mean)
+    else:
+        _show(dict(saved.record), saved.files, common)
     if saved.status == "interrupted":
         raise typer.Exit(130)
 

@@ -22,7 +22,8 @@ from ..watch import Progress, Watch
 class Job:
     """One photograph to restore. mask: a path, "alpha", "auto" to find the damage, or None when nothing is missing.
 
-    name: the relative path of the photograph, which with the seed fixes every draw.
+    name: the relative path of the photograph, which with the seed fixes every draw. origin: where its file came
+    from, - for stdin; None for a file of its own.
     """
 
     photo: Path
@@ -31,6 +32,7 @@ class Job:
     name: str
     polarity: masks.Polarity = "white-fills"
     max_pixels: int = images.MAX_PIXELS
+    origin: str | None = None
 
     @property
     def command(self) -> str:

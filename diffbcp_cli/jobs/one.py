@@ -139,8 +139,8 @@ def _record(
     trace = found.traces[0] if found.traces else Trace()
     record: Record = {
         "command": job.command,
-        "photo": str(job.photo),
-        "mask": None if job.mask is None else str(job.mask),
+        "photo": job.origin or str(job.photo.absolute()),
+        "mask": _named(job),
         "mask_polarity": job.polarity,
         "name": job.name,
         "digest": {"photo": photo.digest, "mask": mask_digest(job)},
@@ -165,6 +165,12 @@ def _record(
     if len(found.traces) > 1:
         record["traces"] = [dict(trace) for trace in found.traces]
     return record
+
+
+def _named(job: Job) -> str | None:
+    """The mask as the record names it: the path of its file, or the word that was given."""
+    own_file = job.inputs[1:]
+    return str(own_file[0].absolute()) if own_file else None if job.mask is None else str(job.mask)
 
 
 def versions() -> dict[str, str]:
