@@ -66,12 +66,12 @@ def _device() -> dict[str, Any]:
 
     device = pick_device("auto")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    precision = str(pick_precision("auto", device)).removeprefix("torch.")
+    used = pick_precision("auto", device, tolerant=True)  # the bundled prior loses nothing by bfloat16
     apple = torch.backends.mps.is_available()
     return {
         "device": str(device),
         **({"apple_gpu": "used only when named: --device mps"} if apple else {}),
-        "precision": precision,
+        "precision": str(used).removeprefix("torch."),
         "gpus": gpus,
         "cores": usable_cores(),
         "threads": torch.get_num_threads(),

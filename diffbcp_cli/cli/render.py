@@ -127,7 +127,10 @@ def summary(record: dict[str, Any]) -> None:
     table.add_row("size", f"{width} x {height}, {'grey' if channels == 1 else 'RGB'}, {record['depth']}")
     table.add_row("filled", f"{100 * record['missing_share']:.1f} %")
     if noise := record.get("noise"):
-        table.add_row("noise", f"{noise['std']:.4f}  (90 %: {noise['lower']:.4f} to {noise['upper']:.4f})")
+        by_prior = ", by the prior; the bar shows that of the draws"
+        source = by_prior if record.get("noise_source") == "prior" else ""
+        interval = f"(90 %: {noise['lower']:.4f} to {noise['upper']:.4f})"
+        table.add_row("noise", f"{noise['std']:.4f}  {interval}{source}")
     if rank := record.get("rank"):
         table.add_row("rank", f"{rank['active']} active of {rank['last']}")
     if record.get("mean_std") is not None:
@@ -150,13 +153,13 @@ def clock(seconds: float) -> str:
 
 def facts(found: dict[str, Any]) -> None:
     """Show names and values, one per line, nested ones indented."""
-    table = Table(show_header=False, box=None, pad_edge=False)
+    rows: list[tuple[str, str]] = []
     for name, value in found.items():
         if isinstance(value, dict):
-            table.add_row(name, "")
-            for inner, what in value.items():
-                table.add_row(f"  {inner}", str(what))
+            rows += [(name, ""), *((f"  {inner}", str(what)) for inner, what in value.items())]
         else:
             shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            table.add_row(name.replace("_", " "), escape(shown or "none"))
-    out.print(table)
+            rows.append((name.replace("_", " "), shown or "none"))
+    widest = max(len(name) for name, _ in rows)
+    for name, shown in rows:  # not a table, which would cut paths
+        out.print(f"{name:{widest}}  {escape(printable(shown))}")

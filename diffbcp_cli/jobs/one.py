@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .. import __version__
-from ..devices import use_threads
+from ..devices import pick_device, use_threads
 from ..errors import DiffbcpError, OutputError
 from ..options import Given, Options, resolve, to_mapping
 from ..photos import checkpoints, files, lock, masks, results
@@ -151,6 +151,8 @@ def _record(
         "given": plain_options(given),
         "options": to_mapping(options),
         "threads": threads,
+        "device": str(pick_device(options.device)),
+        "precision": None if prior is None else str(prior.dtype).removeprefix("torch."),
         "versions": versions(),
         "prior": None if prior is None else prior.identity.as_dict(),
         "noise": None if found.noise is None else dict(found.noise),

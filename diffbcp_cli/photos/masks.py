@@ -178,7 +178,8 @@ def _fit(observed: Bools, photo: Photo) -> Bools:
     if (height, width) != (photo.height, photo.width):
         raise MaskError(
             f"the mask is {width}x{height} but {photo.name} is {photo.width}x{photo.height}",
-            hint=f"make one of the right size: diffbcp mask make --like {photo.name}",
+            hint=f"scale it to {photo.width}x{photo.height}, or paint it on the photograph: "
+            f"diffbcp open {photo.name}",
         )
     if count not in (1, 3):
         raise MaskError(f"the mask has {count} channels", hint="save one channel, or three for RGB")

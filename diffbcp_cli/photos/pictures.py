@@ -26,8 +26,7 @@ Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 
 COLOURS = "inferno"
-UNKNOWN = (0.78, 0.78, 0.80)  # how a missing pixel is shown
-HALF_KNOWN = (0.5, 0.5, 0.5)  # the same where channels are missing one by one: it keeps their tint
+UNKNOWN = (0.78, 0.78, 0.80)  # how a value that is no number is shown
 FILLED = (1.0, 0.18, 0.42)  # the tint of an overlay
 _DPI = 100
 _ROWS = 256  # of a picture that are coloured at once
@@ -67,9 +66,9 @@ def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLi
     """Return a PNG of before, after and uncertainty side by side.
 
     before, after, std: (H, W, C) or (H, W) in [0, 1]; observed: (H, W, C) or (H, W), True = observed.
-    Missing entries of `before` are shown in a neutral grey.
+    `before` is shown as it is, with its damage; only what is no number is a neutral grey.
     """
-    shown = [masked(before, observed), _rgb(after)]
+    shown = [_rgb(before), _rgb(after)]
     pixel_std = per_pixel(std)
     top = scale_top(pixel_std)
     colours = _colours(0.0, top)
@@ -106,6 +105,7 @@ def trace_plot(series: Mapping[str, ArrayLike], *, burn_in: int) -> bytes:
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[-1].set_xlabel("iteration", color=_INK)
     figure.align_ylabels(axes)
+    axes[0].set_title("the first chain, step by step", loc="left", fontsize=10, color=_INK)
     figure.subplots_adjust(left=0.11, right=0.97, top=1 - 0.15 / len(series), bottom=0.24 / len(series))
     return _png(figure)
 
@@ -120,14 +120,6 @@ def overlay(pixels: ArrayLike, observed: ArrayLike) -> bytes:
     muted = 0.35 * photo + 0.65 * np.asarray(FILLED, np.float32)
     mixed = photo + share[..., None] * (muted - photo)
     return _encode(_resized(mixed.astype(np.float32), _SMALLEST, _LARGEST))
-
-
-def masked(pixels: ArrayLike, observed: ArrayLike) -> Floats:
-    """Return an RGB picture (H, W, 3) of what is known, missing entries in a neutral grey."""
-    rgb = _rgb(pixels)
-    known = np.asarray(observed, bool).reshape(*rgb.shape[:2], -1)
-    whole_pixels = bool((known == known[..., :1]).all())
-    return np.where(known, rgb, np.asarray(UNKNOWN if whole_pixels else HALF_KNOWN, np.float32))
 
 
 def _rgb(pixels: ArrayLike) -> Floats:

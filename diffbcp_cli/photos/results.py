@@ -45,6 +45,8 @@ class Record(TypedDict, total=False):
     given: dict[str, Any]
     options: dict[str, Any]
     threads: int
+    device: str
+    precision: str | None
     versions: dict[str, str]
     prior: dict[str, Any] | None
     noise: dict[str, float] | None
@@ -178,8 +180,9 @@ def _trace(target: Target, photo: Photo, observed: Bools, found: Restoration) ->
 
 def _convergence(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
     """Maps of R-hat and of the effective sample size, as pictures and as numbers."""
+    who = "the chains agree" if len(found.traces) > 1 else "the two halves of the chain agree"
     for name, title, low in (
-        ("rhat", "R-hat of each pixel (1: the chains agree)", 1.0),
+        ("rhat", f"R-hat of each pixel (1: {who})", 1.0),
         ("ess", "effective sample size of each pixel", 0.0),
     ):
         if name not in found.maps:

@@ -29,12 +29,13 @@ LARGE_OVERLAP = 64  # the result then differs from that of the whole by 0.0002 a
 
 
 class LoadedPrior(Wrapper):
-    """A prior that knows where it came from. network: the bare torch module."""
+    """A prior that knows where it came from. network: the bare torch module; dtype: the numbers it computes in."""
 
-    def __init__(self, prior: Prior, network: nn.Module, identity: Identity) -> None:
+    def __init__(self, prior: Prior, network: nn.Module, identity: Identity, dtype: torch.dtype) -> None:
         super().__init__(prior)
         self.network = network
         self.identity = identity
+        self.dtype = dtype
 
     @property
     def parameters(self) -> int:
@@ -76,7 +77,7 @@ def load_prior(
     built = build(files)
     dtype = pick_precision(precision, where, tolerant=built.tolerant)
     prior = assemble(built, device=where, dtype=dtype, scale=scale, compile=compile)
-    return LoadedPrior(prior, built.network, identity)
+    return LoadedPrior(prior, built.network, identity, dtype)
 
 
 def assemble(

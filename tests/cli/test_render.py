@@ -70,3 +70,22 @@ def test_a_photograph_that_does_not_fit_in_memory_ends_with_its_own_code(
     said = capsys.readouterr().err
     assert "does not fit in memory" in said
     assert "Traceback" not in said
+
+
+def test_facts_are_not_cut(monkeypatch):
+    console = Console(file=io.StringIO(), width=40)
+    monkeypatch.setattr(render, "out", console)
+    path = "/a/rather/long/path/of/a/cache/that/is/wider/than/the/screen"
+    render.facts({"cache": path, "packages": {"torch": "2.13"}, "gpus": []})
+    assert console.file.getvalue().replace("\n", "").count(path) == 1
+
+
+def test_the_summary_says_whose_noise_it_is(screen):
+    record = {
+        **{"size": [8, 8, 3], "depth": "uint8", "missing_share": 0.1, "seconds": 1.0, "iterations": 3},
+        **{"finished": True, "noise": {"std": 0.01, "lower": 0.0, "upper": 0.02}},
+    }
+    render.summary(record)
+    assert "by the prior" not in screen.getvalue()
+    render.summary({**record, "noise_source": "prior"})
+    assert "by the prior; the bar shows that of the draws" in screen.getvalue()

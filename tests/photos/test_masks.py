@@ -141,7 +141,7 @@ def test_bad_mask_files_are_refused(tmp_path: Path, photo: Photo) -> None:
         read_mask(tmp_path / "m.png", photo)
     with pytest.raises(MaskError, match=r"the mask is 32x20 but photo\.png is 64x48") as caught:
         read_mask(saved(tmp_path / "m.png", np.zeros((20, 32), np.uint8)), photo)
-    assert caught.value.hint == "make one of the right size: diffbcp mask make --like photo.png"
+    assert caught.value.hint == "scale it to 64x48, or paint it on the photograph: diffbcp open photo.png"
 
 
 def test_all_or_nothing_is_refused(tmp_path: Path, photo: Photo) -> None:

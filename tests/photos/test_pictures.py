@@ -69,17 +69,14 @@ def test_large_pictures_are_capped() -> None:
     assert opened(pictures.overlay(big[:20], big[:20] > 0)).shape[:2] == (16, 4096)
 
 
-def test_missing_pixels_are_neutral() -> None:
-    pixels = np.zeros((16, 16, 3), np.float32)
-    observed = np.ones((16, 16, 3), bool)
-    observed[0] = False
-    shown = pictures.masked(pixels, observed)
-    assert (shown[0] == np.float32(pictures.UNKNOWN)).all()
-    assert (shown[1:] == 0).all()
-    observed[1, :, 0] = False  # one channel: known channels keep their tint
-    assert (pictures.masked(pixels, observed)[1] == np.float32([0.5, 0, 0])).all()
-    grey = pictures.masked(pixels[..., :1], observed[..., 1:2])
-    assert grey.shape == (16, 16, 3)
+def test_panel_shows_the_damage_as_it_is() -> None:
+    red = np.broadcast_to(np.float32([1, 0, 0]), (480, 480, 3))
+    blue = np.broadcast_to(np.float32([0, 0, 1]), (480, 480, 3))
+    picture = opened(pictures.panel(red, np.zeros((480, 480, 3), bool), blue, 0.1 * random(480, 480, 3)))
+    assert ((picture == [255, 0, 0]).all(-1).sum(), (picture == [0, 0, 255]).all(-1).sum()) == (
+        480**2,
+        480**2,
+    )
 
 
 def test_nan_does_not_spoil_a_picture() -> None:

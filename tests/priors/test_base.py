@@ -47,7 +47,7 @@ WRAPPERS = {
     "tiled": lambda prior: Tiled(prior, size=8, overlap=4, multiple=4, batch=2),
     "fitted": lambda prior: Fitted(prior, size=8),
     "watched": lambda prior: Watched(prior, lambda count: None),
-    "loaded": lambda prior: LoadedPrior(prior, prior.network, None),
+    "loaded": lambda prior: LoadedPrior(prior, prior.network, None, torch.float32),
 }
 
 

@@ -73,7 +73,9 @@ def test_weights_carry_no_gradient(prior):
 
 
 def test_a_loaded_prior_draws_by_itself():
-    prior = LoadedPrior(GaussianPrior(torch.zeros(()), torch.tensor(0.25)), torch.nn.Identity(), None)
+    prior = LoadedPrior(
+        GaussianPrior(torch.zeros(()), torch.tensor(0.25)), torch.nn.Identity(), None, torch.float32
+    )
     x = 0.3 * torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     drawn = prior.sample(x, 0.3, torch.Generator().manual_seed(1))
     given = sample(prior, x, 0.3, rng=torch.Generator().manual_seed(1)).sample
