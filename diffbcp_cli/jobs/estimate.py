@@ -6,12 +6,14 @@ The model is simple and its constants were measured on one core of a 2020s proce
     bytes   = 250 MB + 0.9 kB * pixels, and with a prior 30 MB + 1 kB * pixels more
 
 entries: pixels times channels. C = 4 us * pixels * size: one network call, where size is the number of parameters of
-the network over that of the bundled one. after: the calls that follow the chains. A large photograph takes what
-`run.memory.working_set` says, at most the memory budget. A GPU is faster. `--save samples` takes memory of its own.
+the network over that of the bundled one. after: the calls that follow the chains. Windows around damage add up.
+A large photograph takes what `run.memory.working_set` says, at most the memory budget. A GPU is faster. `--save
+samples` takes memory of its own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,26 +23,33 @@ from ..errors import DiffbcpError, ModelError
 from ..estimators.refine import calls_after
 from ..options import LARGE, Given, Options, resolve, takes
 from ..photos.masks import missing_share
-from ..run.memory import working_set
+from ..run.damage import damage_windows
+from ..run.memory import window_side, working_set
 from ..watch import Watch
-from .job import Job, Warnings, read_job
+from .job import Job, Opened, Warnings, read_job
 from .report import explain
 
 _BUNDLED_PARAMETERS = 6_441_496
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
 _WITH_GRADIENT = 3  # what a call with its gradient costs, in calls
+_KEPT = 17  # bytes of the picture, its mask, and the sums of the windows
 _BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
 
 
 @dataclass(frozen=True)
 class Look:
-    """One photograph, looked at only. seconds, memory: estimates; error: why it could not be restored."""
+    """One photograph, looked at only.
+
+    worked_share: of its pixels, those in windows around the damage, or all. seconds, memory: estimates. error: why it
+    could not be restored.
+    """
 
     name: str
     width: int = 0
     height: int = 0
     channels: int = 0
     missing_share: float = 0.0
+    worked_share: float = 1.0
     seconds: float = 0.0
     memory: float = 0.0
     notes: tuple[str, ...] = ()
@@ -50,7 +59,7 @@ class Look:
         """Plain values, for JSON."""
         if self.error is not None:
             return {"name": self.name, "error": self.error.message, "hint": self.error.hint}
-        names = ("name", "width", "height", "channels", "missing_share")
+        names = ("name", "width", "height", "channels", "missing_share", "worked_share")
         rounded = {"seconds": round(self.seconds, 3), "memory": round(self.memory), "notes": list(self.notes)}
         return {name: getattr(self, name) for name in names} | rounded
 
@@ -73,19 +82,29 @@ def look(jobs: Sequence[Job], cfg: Given | Options, prior: NeededPrior | None) -
         except Exception as error:  # becomes a line of the overview
             yield Look(job.name, error=explain(error))
             continue
-        photo = opened.photo
-        share = missing_share(opened.observed)
-        suited = resolve(cfg, height=photo.height, width=photo.width, known=1 - share)
-        yield Look(
-            name=job.name,
-            width=photo.width,
-            height=photo.height,
-            channels=photo.channels,
-            missing_share=share,
-            seconds=seconds(photo.width * photo.height, photo.channels, suited, prior),
-            memory=memory(photo.height, photo.width, photo.channels, suited, prior),
-            notes=tuple(watch.heard),
-        )
+        yield _look(job.name, opened, cfg, prior, tuple(watch.heard))
+
+
+def _look(
+    name: str, opened: Opened, cfg: Given | Options, prior: NeededPrior | None, notes: tuple[str, ...]
+) -> Look:
+    """What the restoration of a photograph costs: of windows around its damage, or of all of it."""
+    photo, share = opened.photo, missing_share(opened.observed)
+    height, width, channels = photo.height, photo.width, photo.channels
+    suited = resolve(cfg, height=height, width=width, known=1 - share)
+    around = damage_windows(opened.observed, suited, window_side(suited, height, width, channels))
+    sizes, kept = ([(height, width)], 0) if around is None else (around.sizes, _KEPT * photo.pixels.size)
+    return Look(
+        name=name,
+        width=width,
+        height=height,
+        channels=channels,
+        missing_share=share,
+        worked_share=sum(map(math.prod, sizes)) / (height * width),
+        seconds=sum(seconds(math.prod(size), channels, suited, prior) for size in sizes),
+        memory=memory(*max(sizes, key=math.prod), channels, suited, prior) + kept,
+        notes=notes,
+    )
 
 
 def seconds(pixels: int, channels: int, cfg: Options, prior: NeededPrior | None) -> float:

@@ -19,6 +19,9 @@ from ..priors import Download, LoadedPrior, load_prior
 from ..priors.base import Prior
 from ..priors.sizes import FIT_SIDE, Fitted
 from ..problem import Restoration
+from ..run.blend import Window
+from ..run.blend import windows as all_over
+from ..run.damage import DamageWindows, damage_windows
 from ..run.loop import SNAPSHOT_CLASSES, Checkpoints
 from ..run.memory import window_side, windows_need
 from ..run.windows import WINDOWS_CLASSES, restore_in_windows
@@ -99,7 +102,7 @@ def restore(
     name: the relative path of the photograph, which with the seed fixes every draw. Ctrl-C, or a watch that asks for
     a stop, ends the run with what has been drawn so far.
     """
-    watch, (height, width, channels) = watch or Watch(), observed.shape
+    watch, (height, width) = watch or Watch(), observed.shape[:2]
     if min(height, width) < SMALLEST_SIDE:
         raise InputError(
             f"the image is {width}x{height}, and the smallest that can be restored is "
@@ -109,21 +112,40 @@ def restore(
     if options.prior_scale == "fit" and prior is not None and prior.traits.shrinks_to is None:
         prior = Fitted(prior, size=FIT_SIDE)
     checkpoints = _checkpoints(resume or Resume(), options)
-    side = window_side(options, height, width, channels)
-    if side is None:
+    windows = _windows(observed, options, watch)
+    kept = options.observed == "keep" or isinstance(windows, DamageWindows)
+    options = replace(options, observed="keep" if kept else "posterior")
+    if windows is None:
         problem = Whole(pixels, observed, options, prior, name, watch, checkpoints)
         return _keep(problem.restore(), pixels, observed)
+    cut = windows.windows if isinstance(windows, DamageWindows) else windows
+    one = partial(_restore_window, prior=prior, watch=watch)
+    restored = restore_in_windows(
+        pixels, observed, options, cut, one=one, name=name, watch=watch, checkpoints=checkpoints
+    )
+    return _keep(restored, pixels, observed)
+
+
+def _windows(observed: Bools, options: Options, watch: Watch) -> DamageWindows | list[Window] | None:
+    """The windows that a picture is restored in: around its damage, or as its memory allows; None: in one piece."""
+    height, width, channels = observed.shape
+    side = window_side(options, height, width, channels)
+    found = damage_windows(observed, options, side)
+    if found is not None:
+        count, share = len(found.pieces), found.pixels / (height * width)
+        watch.note(
+            f"the damage is in {count} place{'s' * (count > 1)}: {share:.2g} of the picture is worked on"
+        )
+        return found
+    if side is None:
+        return None
     need = windows_need(options, side, height, width, channels)
     if need > options.memory_budget:
         watch.note(
             f"windows of {side} pixels take about {need / 2**30:.1f} GB, more than the memory budget of "
             f"{options.memory_budget / 2**30:.1f} GB"
         )
-    one = partial(_restore_window, prior=prior, watch=watch)
-    restored = restore_in_windows(
-        pixels, observed, options, side, one=one, name=name, watch=watch, checkpoints=checkpoints
-    )
-    return _keep(restored, pixels, observed)
+    return [*all_over(height, width, side)]
 
 
 def _restore_window(

@@ -67,5 +67,5 @@ class Arguments(TypedDict, total=False):
     sweeps: int
     atom_patches: int
     window: int
-    observed: Literal["posterior", "keep"]
+    observed: Literal["auto", "posterior", "keep"]
     save: tuple[str, ...] | list[str] | str

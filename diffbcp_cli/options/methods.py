@@ -18,7 +18,8 @@ class MethodEntry:
     takes_prior: False if a prior has nothing to do in it. own_prior: the one that it is made of, which takes the
     place of --prior. defaults: other values than those of the table for options that are not set. module: the file
     in methods/, if it does not have the name of the method. path: it has as many steps as --iterations says, of
-    which the last one counts, and takes none of OF_CHAINS.
+    which the last one counts, and takes none of OF_CHAINS. least_window: the smallest side of a window around damage;
+    a method that fits one model to the picture needs much of it.
     """
 
     help: str
@@ -30,6 +31,7 @@ class MethodEntry:
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     module: str | None = None
     path: bool = False
+    least_window: int = 256
 
 
 OF_CHAINS = ("burn_in", "thin", "until_converged", "max_iterations", "calibrate")
@@ -43,6 +45,7 @@ _LOW_RANK = (
 _REVERSE = ("rho_min", "rho_max", "solver", "calls")
 _ONE_STEP = {"iterations": 1, "burn_in": 0}
 _20_STEPS = {"iterations": 20}
+_NEAR = 64  # least_window of a method that sees only what is near
 
 METHODS = {
     "diffbcp": MethodEntry(
@@ -58,9 +61,14 @@ METHODS = {
         (),
         needs_prior=True,
         defaults={"iterations": 52, "burn_in": 12},
+        least_window=_NEAR,
     ),
     "pnp-dm": MethodEntry(
-        "the prior alone; the mean of the draws", ("pnp_step", *_REVERSE), needs_prior=True, needs_noise=True
+        "the prior alone; the mean of the draws",
+        ("pnp_step", *_REVERSE),
+        needs_prior=True,
+        needs_noise=True,
+        least_window=_NEAR,
     ),
     "diffpir": MethodEntry(
         "denoise, fit the data, go down a noise level; few steps, no std from one run",
@@ -69,6 +77,7 @@ METHODS = {
         needs_noise=True,
         defaults=_20_STEPS,
         path=True,
+        least_window=_NEAR,
     ),
     "ddrm": MethodEntry(
         "down the noise levels, the data mixed in entry by entry; few steps, no std from one run",
@@ -77,6 +86,7 @@ METHODS = {
         needs_noise=True,
         defaults=_20_STEPS,
         path=True,
+        least_window=_NEAR,
     ),
     "dps": MethodEntry(
         "reverse diffusion with a gradient step towards the data; slow, no std from one run",
@@ -84,6 +94,7 @@ METHODS = {
         needs_prior=True,
         defaults={"iterations": 1000},
         path=True,
+        least_window=_NEAR,
     ),
     "daps": MethodEntry(
         "a clean picture, the data, fresh noise, level by level; slow, no std from one run",
@@ -92,6 +103,7 @@ METHODS = {
         needs_noise=True,
         defaults={"iterations": 200},
         path=True,
+        least_window=_NEAR,
     ),
     "bcp": MethodEntry(
         "variational Bayesian CP of the whole picture: rank, noise and std are inferred",
@@ -157,6 +169,7 @@ METHODS = {
         takes_prior=False,
         defaults=_ONE_STEP,
         module="classical",
+        least_window=_NEAR,
     ),
     "navier-stokes": MethodEntry(
         "isophotes continued into the gaps (OpenCV); keeps the noise of known pixels, no std",
@@ -164,6 +177,7 @@ METHODS = {
         takes_prior=False,
         defaults=_ONE_STEP,
         module="classical",
+        least_window=_NEAR,
     ),
     "biharmonic": MethodEntry(
         "the smoothest surface through the known pixels (scikit-image); keeps their noise, no std",
@@ -171,6 +185,7 @@ METHODS = {
         takes_prior=False,
         defaults=_ONE_STEP,
         module="classical",
+        least_window=_NEAR,
     ),
     "nlm": MethodEntry(
         "non-local means (OpenCV) of the picture that Telea's method fills; no std",
@@ -178,6 +193,7 @@ METHODS = {
         needs_noise=True,
         defaults=_ONE_STEP,
         module="classical",
+        least_window=_NEAR,
     ),
     "bm3d": MethodEntry(
         "BM3D (its own package and licence) of the picture that Telea's method fills; no std",
@@ -185,6 +201,7 @@ METHODS = {
         needs_noise=True,
         defaults=_ONE_STEP,
         module="classical",
+        least_window=_NEAR,
     ),
     "ffdnet": MethodEntry(
         "FFDNet, a network of 2018, on the picture that Telea's method fills; no std",
@@ -193,6 +210,7 @@ METHODS = {
         needs_noise=True,
         own_prior="ffdnet",
         defaults=_ONE_STEP,
+        least_window=_NEAR,
     ),
 }
 """Every method by the name that `--method` takes. An option that none of them lists belongs to all.

@@ -225,10 +225,10 @@ class Options(OwnOptions):
         or_zero=True,
         most=10**6,
     )
-    observed: Literal["posterior", "keep"] = option(
-        "posterior",
+    observed: Literal["auto", "posterior", "keep"] = option(
+        "auto",
         IO,
-        "keep: known pixels come out unchanged.",
+        "Known pixels: keep them, or denoise them (posterior); auto: keep them where little is missing.",
         metavar="MODE",
         commands=("inpaint",),
         essential=True,

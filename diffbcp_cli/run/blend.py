@@ -108,11 +108,16 @@ class Blend:
         """Mean and std, when all windows are in; what is held is given away, not copied."""
         return self.mean, np.sqrt(self.var, out=self.var)
 
-    def partial(self, pixels: Floats, observed: Bools) -> tuple[Floats, Floats]:
-        """The same of the windows so far; elsewhere the pixels as they came, grey where they are missing."""
+    def shares(self) -> Floats:
+        """The shares (H, W, 1) of all windows that are in, together."""
         share = np.zeros((*self.mean.shape[:2], 1), np.float32)
         for window in self.done:
             share[window.rows, window.columns] += window.share
+        return share
+
+    def partial(self, pixels: Floats, observed: Bools) -> tuple[Floats, Floats]:
+        """The same of the windows so far; elsewhere the pixels as they came, grey where they are missing."""
+        share = self.shares()
         there = share > 0
         share = np.where(there, share, np.float32(1))
         untouched = np.where(observed, pixels, np.float32(GREY))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,10 +14,11 @@ from ..options import Options
 from ..problem import Restoration, Trace
 from ..units import Bools, Floats
 from ..watch import Watch
-from .blend import Blend, RoughGuess, Window, windows
+from .blend import Blend, RoughGuess, Window
 from .loop import Checkpoints, Snapshot
 from .pooling import Part, pool
 
+_MOST_NOTES = 12  # on the way, of about as many windows
 RestoreOne = Callable[[Floats, Bools, Options, str, Checkpoints], Restoration]
 """Restores the pixels and observed entries (H, W, C) of one window under its name."""
 
@@ -64,11 +65,16 @@ class _Windows:
     """The windows of one picture, those that are done, and what a checkpoint holds of them."""
 
     def __init__(
-        self, pixels: Floats, observed: Bools, options: Options, side: int, checkpoints: Checkpoints
+        self,
+        pixels: Floats,
+        observed: Bools,
+        options: Options,
+        cut: Sequence[Window],
+        checkpoints: Checkpoints,
     ) -> None:
         # windows without a known pixel come first: a checkpoint then always leaves one that has a chain
         self.all = sorted(
-            windows(observed.shape[0], observed.shape[1], side),
+            cut,
             key=lambda window: bool(observed[window.rows, window.columns].any()),
         )
         self.pixels, self.observed, self.options, self.checkpoints = pixels, observed, options, checkpoints
@@ -81,6 +87,11 @@ class _Windows:
         self.saved = len(self.blend.done)
         self.before, self.started = self.past.seconds, time.perf_counter()
         self.due = time.monotonic() + checkpoints.every
+
+    @staticmethod
+    def area(some: Sequence[Window]) -> int:
+        """Of some windows together."""
+        return sum(window.share.size for window in some)
 
     @property
     def seconds(self) -> float:
@@ -124,19 +135,19 @@ def restore_in_windows(
     pixels: Floats,
     observed: Bools,
     options: Options,
-    side: int,
+    cut: Sequence[Window],
     *,
     one: RestoreOne,
     name: str,
     watch: Watch,
     checkpoints: Checkpoints,
 ) -> Restoration:
-    """Restore overlapping windows of at most `side` pixels, each with a chain of its own, and blend them.
+    """Restore windows of the picture, each with a chain of its own, and blend them; elsewhere it stays as it is.
 
     A checkpoint holds the windows that are done and where the one under way stands. It is as large as the picture, so
     not every window writes one. Whole samples are not put together.
     """
-    work, rough = _Windows(pixels, observed, options, side, checkpoints), None
+    work, rough = _Windows(pixels, observed, options, cut, checkpoints), None
     restored: Restoration | None = None
     for kind in {"samples", "film", "film-mp4"} & {*options.save}:
         watch.note(f"--save {kind} cannot be put together from windows and is left out")
@@ -147,7 +158,8 @@ def restore_in_windows(
             rough = rough or RoughGuess(pixels, observed)
             work.blend.add(window, *rough.of(window))
             continue
-        watch.note(_called(window, work) + _time_left(work))
+        if len(work.blend.done) % -(-len(work.all) // _MOST_NOTES) == 0:
+            watch.note(_called(window, work) + _time_left(work))
         try:
             restored = _restore_one(window, work, one, name)
         except KeyboardInterrupt:
@@ -173,7 +185,8 @@ def _time_left(work: _Windows) -> str:
     done = len(work.past.parts)
     if not done:
         return ""
-    left = work.past.seconds / done * (len(work.all) - len(work.blend.done))
+    behind, ahead = work.area(work.blend.done[-done:]), work.area(work.all[len(work.blend.done) :])
+    left = work.past.seconds / behind * ahead
     return f", about {left / 60:.0f} min left" if left >= 90 else f", about {left:.0f} s left"
 
 
@@ -183,7 +196,8 @@ def _restore_one(window: Window, work: _Windows, one: RestoreOne, name: str) -> 
     save = ("prior",) if work.blend.prior is not None else ()
     inner = replace(options, save=save, observed="posterior")
     if options.time_budget is not None and not work.past.parts:
-        inner = replace(inner, time_budget=options.time_budget / (len(work.all) - len(work.blend.done)))
+        share = work.area([window]) / work.area(work.all[len(work.blend.done) :])
+        inner = replace(inner, time_budget=options.time_budget * share)
     elif options.time_budget is not None:
         inner = replace(inner, time_budget=None, **_numbers(work.past.plan))
     start, work.running = work.running, None
@@ -208,7 +222,7 @@ def _together(work: _Windows, *, finished: bool) -> Restoration:
     pooled = pool(past.parts, options.burn_in)
     maps = dict(pooled.maps)
     if finished and blend.prior is not None:
-        maps["prior"] = blend.prior
+        maps["prior"] = np.where(blend.shares() > 0, blend.prior, work.pixels)
     return Restoration(
         mean=mean,
         std=std,
