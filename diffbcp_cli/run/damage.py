@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,16 +40,13 @@ class _Piece:
 
 
 class _Cells:
-    """The damage in squares. depth: (rows, columns) the largest distance to a known pixel, 0 without damage."""
+    """The damage in squares. depth: (rows, columns) about how far damaged pixels are from known ones."""
 
     def __init__(self, holes: Bools, least: int, most: int) -> None:
         """holes: (H, W). least, most: the side of a window."""
         self.height, self.width = holes.shape
         self.least, self.most = min(least, most), most
-        inside = np.pad(holes, 1)  # beyond the edges nothing is missing
-        far = cv2.distanceTransform(inside.astype(np.uint8), cv2.DIST_C, 3)[1:-1, 1:-1]
-        rows, columns = (np.arange(0, length, _CELL) for length in holes.shape)
-        self.depth = np.maximum.reduceat(np.maximum.reduceat(far, rows, axis=0), columns, axis=1)
+        self.depth = _depth(holes)
         self.there: Bools = self.depth > 0
 
     def tight(self, piece: _Piece) -> _Piece | None:
@@ -90,6 +86,27 @@ class _Cells:
         if fits and alone <= together:
             return [piece], alone
         return [one for pieces, _ in found for one in pieces], together
+
+
+def _depth(holes: Bools) -> Floats:
+    """How deep the holes (H, W) are in each cell, in pixels: (rows, columns), 0 without damage.
+
+    A stroke as wide as t leaves a share of t / _CELL of a cell; a cell that is full lies inside a wider hole.
+    """
+    rows, columns = (np.arange(0, length, _CELL) for length in holes.shape)
+    count = np.add.reduceat(np.add.reduceat(holes, rows, axis=0, dtype=np.float32), columns, axis=1)
+    depth = np.asarray(count / (2 * _CELL), np.float32)
+    inner = count == _CELL**2
+    while inner.any():
+        depth[inner] += _CELL
+        if depth.max() > _MOST_CONTEXT:
+            break
+        framed = np.pad(inner, 1)
+        for axis in (0, 1):
+            middle = framed.shape[axis] - 2
+            framed = np.minimum.reduce([framed.take(range(i, i + middle), axis) for i in range(3)])
+        inner = framed
+    return depth
 
 
 def _around(first: int, last: int, context: int, length: int, least: int) -> slice:
