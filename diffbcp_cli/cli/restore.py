@@ -29,7 +29,7 @@ PhotosArg = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PHOTO...",
-        help="Photographs (PNG, JPEG, WebP, TIFF, BMP or .npy), folders, quoted patterns, or - for stdin.",
+        help="Photographs (PNG, JPEG, WebP, TIFF, BMP, HEIC, AVIF, .npy), folders, quoted patterns, or - for stdin.",
         show_default=False,
     ),
 ]

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DiffbcpError, MaskError, UsageError
+from ..options import Options
 from ..photos import detect, files, masks, paint
 from ..photos import photo as images
+from ..photos.codecs.encode import JPEG
 from ..photos.film import check_film
 from ..photos.photo import Photo
 from ..photos.results import read_record
@@ -93,9 +95,9 @@ def read_job(job: Job, watch: Watch) -> Opened:
     return Opened(job, photo, _observed(job, photo, watch))
 
 
-def check_outputs(opened: Opened, save: tuple[str, ...], watch: Watch) -> None:
+def check_outputs(opened: Opened, options: Options, watch: Watch) -> None:
     """See that results can be written, and over no input, before anything is computed."""
-    job, photo = opened.job, opened.photo
+    job, photo, save = opened.job, opened.photo, options.save
     check_film(save)
     finds = job.mask == masks.AUTO
     outputs = job.target.files_for(save, floats=photo.depth == "float32", finds=finds)
@@ -112,6 +114,8 @@ def check_outputs(opened: Opened, save: tuple[str, ...], watch: Watch) -> None:
     files.ensure_writable(job.target.folder)
     for loss in images.losses(job.target.mean, photo):
         watch.note(f"{job.target.mean.name}: {loss}")
+    if options.observed == "keep" and job.target.mean.suffix.lower() in JPEG:
+        watch.note(f"{job.target.mean.name}: JPEG changes known pixels a little; PNG keeps them as they are")
 
 
 def mask_digest(job: Job) -> str | None:

@@ -50,7 +50,7 @@ def restore_photo(job: Job, session: Session, watch: Watch | None = None) -> Sav
     """
     watch = watch or Watch()
     opened = read_job(job, watch)
-    check_outputs(opened, session.usual.save, watch)
+    check_outputs(opened, session.usual, watch)
     waiting = _say_waiting(watch) if session.wait else None
     with lock.results_of(job.target.folder, job.target.stem, waiting=waiting, stop=watch.cancelled):
         earlier = earlier_result(job, session.given, overwrite=session.overwrite)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from .photo import SUFFIXES
+from .photo import READABLE
 from .targets import is_result
 
 
@@ -19,7 +19,7 @@ def images_in(
     folder: Path,
     *,
     results: bool,
-    suffixes: Collection[str] = SUFFIXES,
+    suffixes: Collection[str] = READABLE,
     apart_from: Collection[Path] = (),
     on_error: Callable[[OSError], None] | None = None,
 ) -> list[Path]:
@@ -40,7 +40,7 @@ def images_in(
     return sorted(path for path in found if results or not is_result(path))
 
 
-def is_image(name: str, suffixes: Collection[str] = SUFFIXES) -> bool:
+def is_image(name: str, suffixes: Collection[str] = READABLE) -> bool:
     """Whether a file name is that of an image that is not hidden."""
     return name[0] != "." and Path(name).suffix.lower() in suffixes
 

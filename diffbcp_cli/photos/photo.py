@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import stat
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +11,13 @@ from typing import Any, Literal
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
-from PIL import Image
 
 from ..errors import InputError, UsageError
 from . import files
-from .codecs import png16, tiff
-from .codecs.decode import EXIF_PREFIX, decode
+from .codecs import metadata
+from .codecs.decode import decode
+from .codecs.described import NOTHING, Metadata
+from .codecs.encode import JPEG, encode
 
 Depth = Literal["uint8", "uint16", "float32"]
 Floats = NDArray[np.float32]
@@ -27,6 +26,7 @@ MAX_PIXELS = 300_000_000
 MAX_BYTES = 2**32  # of a file
 FLOAT_RANGE = (-1.0, 2.0)  # floats are meant for [0, 1]; noise may carry them past it, but not this far
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".npy")
+READABLE = (*SUFFIXES, ".heic", ".heif", ".avif")
 _ROWS = 256  # of a picture that are turned into samples at once
 _TOP = {"uint8": 255, "uint16": 65535}
 _DEPTHS_OF: dict[str, tuple[Depth, ...]] = {
@@ -35,14 +35,7 @@ _DEPTHS_OF: dict[str, tuple[Depth, ...]] = {
     ".tiff": ("uint8", "uint16", "float32"),
     ".npy": ("uint8", "uint16", "float32"),
 }
-_SAVE_OPTIONS: dict[str, dict[str, Any]] = {
-    ".png": {"format": "PNG"},
-    ".jpg": {"format": "JPEG", "quality": 95, "subsampling": 0},
-    ".jpeg": {"format": "JPEG", "quality": 95, "subsampling": 0},
-    ".webp": {"format": "WEBP", "lossless": True, "exact": True},
-    ".bmp": {"format": "BMP"},
-}
-_NO_ALPHA = (".jpg", ".jpeg", ".bmp")
+_NO_ALPHA = (*JPEG, ".bmp")
 _NO_METADATA = (".bmp", ".npy")
 _JPEG_EXIF_LIMIT = 65533
 _MOST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}  # pixels, of the encoders
@@ -60,7 +53,7 @@ class Photo:
     pixels: (H, W, C) float32 in [0, 1], C = 1 grey or 3 RGB; a float file keeps its values, NaN among them.
     alpha: (H, W) float32 in [0, 1], 0 is transparent; None when the file has none.
     depth: of the file's samples. icc, exif: as in the file, but EXIF no longer asks to turn the picture.
-    notes: what was changed on reading, for the user. digest: SHA-256 of the file.
+    notes: what was changed on reading, for the user. digest: SHA-256 of the file. more: what else the file said.
     """
 
     pixels: Floats
@@ -73,6 +66,7 @@ class Photo:
     path: Path
     notes: tuple[str, ...] = ()
     digest: str = ""
+    more: Metadata = NOTHING
 
     @property
     def height(self) -> int:
@@ -96,7 +90,7 @@ class Photo:
 
 
 def read_photo(path: Path, *, max_pixels: int = MAX_PIXELS, bounded: bool = True) -> Photo:
-    """Read PNG, JPEG, WebP, TIFF, BMP or .npy: 8, 16 bit or float, grey or RGB, with or without alpha.
+    """Read PNG, JPEG, WebP, TIFF, BMP, HEIC, AVIF or .npy: 8, 16 bit or float, grey or RGB, with or without alpha.
 
     bounded: refuse floats outside [0, 1]; standard deviations may be larger.
     """
@@ -122,13 +116,14 @@ def read_photo(path: Path, *, max_pixels: int = MAX_PIXELS, bounded: bool = True
         path,
         notes=raster.notes,
         digest=digest(data),
+        more=raster.more,
     )
 
 
 def write_photo(path: Path, pixels: NDArray[Any], like: Photo) -> Path:
     """Write pixels (H, W, C) or (H, W) in [0, 1] the way `like` was stored; return `path`.
 
-    The suffix names the format. Depth, alpha, profile and EXIF are those of `like` as far as the format
+    The suffix names the format. Depth, alpha, profile, EXIF and the rest are those of `like` as far as the format
     holds them (see `losses`): a float photograph becomes a 16-bit PNG, or a float TIFF or .npy. Integer
     samples are clipped and rounded half to even; float samples are written as they are.
     """
@@ -140,7 +135,9 @@ def write_photo(path: Path, pixels: NDArray[Any], like: Photo) -> Path:
     if like.alpha is not None and suffix not in _NO_ALPHA:
         values = np.concatenate([values, like.alpha[..., None]], axis=-1)
     samples = _samples(values, _depth_in(suffix, like.depth))
-    return files.write_bytes(path, _encode(samples, suffix, like))
+    exif = None if _exif_is_too_long(suffix, like) else like.exif
+    data = encode(samples, suffix, icc=_icc_in(suffix, like), exif_block=exif, more=like.more)
+    return files.write_bytes(path, data)
 
 
 def encode_std(path: Path, std: NDArray[Any]) -> Path:
@@ -165,11 +162,11 @@ def losses(path: Path, like: Photo) -> tuple[str, ...]:
         found.append(f"{suffix} holds no transparency")
     if suffix in _NO_METADATA and (like.icc or like.exif):
         found.append(f"{suffix} holds no ICC profile or EXIF")
-    elif suffix in (".jpg", ".jpeg") and len(like.exif or b"") > _JPEG_EXIF_LIMIT:
+    elif _exif_is_too_long(suffix, like):
         found.append(f"{suffix} holds no EXIF of this length")
     if like.icc and suffix not in _NO_METADATA and _icc_in(suffix, like) is None:
         found.append(f"{suffix} holds no ICC profile of {len(like.icc):,} bytes")
-    return tuple(found)
+    return (*found, *metadata.losses(suffix, like.more))
 
 
 def check_side(path: Path, like: Photo) -> None:
@@ -181,6 +178,10 @@ def check_side(path: Path, like: Photo) -> None:
             f"{like.name} is {like.width}x{like.height}, and {suffix} holds at most {most} pixels a side",
             hint=f"-o {path.with_suffix('.png').name}",
         )
+
+
+def _exif_is_too_long(suffix: str, like: Photo) -> bool:
+    return suffix in JPEG and len(like.exif or b"") > _JPEG_EXIF_LIMIT
 
 
 def _icc_in(suffix: str, like: Photo) -> bytes | None:
@@ -261,35 +262,3 @@ def _samples(values: Floats, depth: Depth) -> NDArray[Any]:
         rows = np.nan_to_num(values[top : top + _ROWS], nan=0.0, posinf=1.0, neginf=0.0).clip(0.0, 1.0)
         samples[top : top + _ROWS] = np.rint(rows * np.float32(_TOP[depth]))
     return samples
-
-
-def _encode(samples: NDArray[Any], suffix: str, like: Photo) -> bytes:
-    """Encode samples (H, W, S) with the profile and EXIF of `like`."""
-    if suffix == ".npy":
-        file = io.BytesIO()
-        np.save(file, samples[..., 0] if samples.shape[2] == 1 else samples, allow_pickle=False)
-        return file.getvalue()
-    if suffix in (".tif", ".tiff"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's, about tags that it does not know
-            return tiff.encode(samples, icc=like.icc, exif=_parsed(like.exif))
-    if samples.dtype == np.uint16:
-        return png16.encode(
-            samples, icc=_icc_in(suffix, like), exif=(like.exif or b"").removeprefix(EXIF_PREFIX)
-        )
-    options = dict(_SAVE_OPTIONS[suffix])
-    if suffix not in _NO_METADATA:
-        too_long = suffix in (".jpg", ".jpeg") and len(like.exif or b"") > _JPEG_EXIF_LIMIT
-        options |= {"icc_profile": _icc_in(suffix, like), "exif": b"" if too_long else like.exif or b""}
-    file = io.BytesIO()
-    image = Image.fromarray(samples[..., 0] if samples.shape[2] == 1 else samples)
-    image.save(file, **options)
-    return file.getvalue()
-
-
-def _parsed(exif: bytes | None) -> Image.Exif | None:
-    if not exif:
-        return None
-    parsed = Image.Exif()
-    parsed.load(exif)
-    return parsed

@@ -11,24 +11,32 @@ import struct
 import tokenize
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 (registers)
+from PIL import (
+    ExifTags,
+    Image,
+    ImageCms,
+    UnidentifiedImageError,
+    WebPImagePlugin,  # noqa: F401 (registers)
+)
 
 from ...errors import InputError
-from . import png16, tiff
+from . import metadata, png16, tiff
+from .described import NOTHING, Metadata
+from .exif import read_exif, upright
+from .openers import find_opener
 
 MIN_SIDE = 16
 _ICC = 34675  # the tag of a TIFF file
-EXIF_PREFIX = b"Exif\0\0"
-_FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF")
-_READABLE = "PNG, JPEG, WebP, TIFF, BMP and .npy files can be read"
+_FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "AVIF", "HEIF")
+_READABLE = "PNG, JPEG, WebP, TIFF, BMP, HEIC, AVIF and .npy files can be read"
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # what matters is raised too
 # What decoders raise on damaged data; a MemoryError or a Ctrl-C is none of it.
 _DAMAGE = (
@@ -66,7 +74,8 @@ _MODES: dict[str, tuple[str, str | None]] = {
 class Raster:
     """An image as it is stored, upright.
 
-    samples: (H, W, S) uint8, uint16 or float32; S is 1 grey, 2 grey + alpha, 3 RGB, 4 RGB + alpha.
+    samples: (H, W, S) uint8, uint16 or float32; S is 1 grey, 2 grey + alpha, 3 RGB, 4 RGB + alpha. turn: the EXIF
+    orientation of the stored one.
     """
 
     samples: NDArray[Any]
@@ -74,6 +83,8 @@ class Raster:
     icc: bytes | None = None
     exif: bytes | None = None
     notes: tuple[str, ...] = ()
+    more: Metadata = NOTHING
+    turn: int = 1
 
 
 def decode(data: bytes, name: str, *, max_pixels: int) -> Raster:
@@ -84,9 +95,11 @@ def decode(data: bytes, name: str, *, max_pixels: int) -> Raster:
         with _silent_c_libraries(), _pillow_manners(max_pixels):
             if data.startswith(np.lib.format.MAGIC_PREFIX):
                 return _decode_npy(data, name, max_pixels)
-            if tiff.is_tiff(data):
-                return _decode_tiff(data, name, max_pixels)
-            return _decode_pillow(data, name)
+            decoded = (
+                _decode_tiff(data, name, max_pixels) if tiff.is_tiff(data) else _decode_pillow(data, name)
+            )
+            more, lost = metadata.read(data, decoded.exif, decoded.turn)
+            return replace(decoded, more=more, notes=decoded.notes + lost)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise InputError(
             f"{name} has more than {max_pixels / 1e6:g} million pixels",
@@ -193,12 +206,13 @@ def _decode_tiff(data: bytes, name: str, max_pixels: int) -> Raster:
         tiff.check_layout(page, name)
         samples, notes = tiff.read_page(page, data)
         turn = page.tags.valueof(ExifTags.Base.Orientation, default=1)
-        exif, _, lost = _read_exif(lambda: tiff.read_exif(data), None)
+        exif, _, lost = read_exif(lambda: tiff.read_exif(data), None, _DAMAGE)
         icc, unread = tiff.profile(page.tags.valueof(_ICC))
-        return Raster(upright(samples, turn), "TIFF", icc, exif, notes + lost + unread)
+        return Raster(upright(samples, turn), "TIFF", icc, exif, notes + lost + unread, turn=turn)
 
 
 def _decode_pillow(data: bytes, name: str, *, page: int = 0) -> Raster:
+    find_opener(data, name)
     with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
         check_size(*image.size, name)
         form = str(image.format)
@@ -207,17 +221,17 @@ def _decode_pillow(data: bytes, name: str, *, page: int = 0) -> Raster:
         image.seek(page)
         image.load()  # finds a truncated file, and turns a TIFF upright
         if form == "TIFF":
-            exif, turn, lost = _read_exif(lambda: tiff.read_exif(data), None)
+            exif, turn, lost = read_exif(lambda: tiff.read_exif(data), None, _DAMAGE)
         else:
-            exif, turn, lost = _read_exif(lambda: image.getexif() or None, image.info.get("exif"))
+            exif, turn, lost = read_exif(lambda: image.getexif() or None, image.info.get("exif"), _DAMAGE)
         icc, unread = tiff.profile(image.info.get("icc_profile"))
         lost += unread
         if png16.is_16bit(data):
             samples: NDArray[Any] = png16.decode(data, clear=image.info.get("transparency"))
-            return Raster(upright(samples, turn), form, icc, exif, lost)
+            return Raster(upright(samples, turn), form, icc, exif, lost, turn=turn)
         converted, notes, icc = _plain_mode(image, name, icc)
         samples = np.asarray(converted).reshape(converted.height, converted.width, -1)
-        return Raster(upright(samples, turn), form.replace("MPO", "JPEG"), icc, exif, notes + lost)
+        return Raster(upright(samples, turn), form.replace("MPO", "JPEG"), icc, exif, notes + lost, turn=turn)
 
 
 def check_size(width: int, height: int, name: str) -> None:
@@ -265,36 +279,3 @@ def _from_cmyk(image: Image.Image, icc: bytes | None) -> tuple[Image.Image, tupl
         except (OSError, ImageCms.PyCMSError):
             return image.convert("RGB"), ("converted from CMYK to RGB; its ICC profile is damaged",), None
     return image.convert("RGB"), ("converted from CMYK to RGB",), None
-
-
-def _read_exif(
-    load: Callable[[], Image.Exif | None], raw: bytes | None
-) -> tuple[bytes | None, int, tuple[str, ...]]:
-    """Return the EXIF of the upright picture, the orientation of the stored one, and notes.
-
-    The EXIF is `raw`, byte for byte, unless it asks to turn the picture.
-    """
-    try:
-        exif = load()
-        if exif is None:
-            return None, 1, ()
-        turn = int(exif.get(ExifTags.Base.Orientation, 1))
-        if turn != 1:
-            exif[ExifTags.Base.Orientation] = 1
-            raw = None
-        encoded = exif.tobytes()  # fails on damaged EXIF, which could not be written later
-        block = raw or encoded
-    except _DAMAGE:
-        return None, 1, ("left out its EXIF, which is damaged",)
-    return block if block.startswith(EXIF_PREFIX) else EXIF_PREFIX + block, turn, ()
-
-
-def upright(samples: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """Turn samples (H, W, S) as EXIF orientation 1..8 asks; any other number leaves them."""
-    if orientation in (5, 6, 7, 8):
-        samples = samples.swapaxes(0, 1)
-    if orientation in (3, 4, 7, 8):
-        samples = samples[::-1]
-    if orientation in (2, 3, 6, 7):
-        samples = samples[:, ::-1]
-    return np.ascontiguousarray(samples)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import opencv
+from .png import SIGNATURE, chunk, chunks
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GREY, RGB, GREY_ALPHA, RGB_ALPHA = 0, 2, 4, 6
 _COLOUR_TYPE = {1: GREY, 2: GREY_ALPHA, 3: RGB, 4: RGB_ALPHA}
 _PIXEL_CHUNKS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
@@ -33,7 +32,7 @@ def decode(data: bytes, *, clear: object = None) -> NDArray[np.uint16]:
     clear: the grey value that stands for a transparent pixel, if the file names one.
     """
     # OpenCV sees the pixel chunks alone: no complaints about profiles, no rotation by EXIF.
-    bare = SIGNATURE + b"".join(_chunk(kind, body) for kind, body in _chunks(data) if kind in _PIXEL_CHUNKS)
+    bare = SIGNATURE + b"".join(chunk(*one) for one in chunks(data) if one[0] in _PIXEL_CHUNKS)
     stored = opencv.decode(bare).astype(np.uint16, copy=False)
     if data[25] == GREY_ALPHA:  # OpenCV spreads the grey over three channels
         return stored[..., [0, 3]]
@@ -54,22 +53,10 @@ def encode(samples: NDArray[np.uint16], *, icc: bytes | None, exif: bytes | None
     filtered[:, 0] = _FILTER_UP
     filtered[:, 1:] = rows
     filtered[1:, 1:] -= rows[:-1]
-    parts = [_chunk(b"IHDR", header)]
+    parts = [chunk(b"IHDR", header)]
     if icc:
-        parts.append(_chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(icc)))
+        parts.append(chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(icc)))
     if exif:
-        parts.append(_chunk(b"eXIf", exif))
-    parts += [_chunk(b"IDAT", zlib.compress(filtered.tobytes(), 6)), _chunk(b"IEND", b"")]
+        parts.append(chunk(b"eXIf", exif))
+    parts += [chunk(b"IDAT", zlib.compress(filtered.tobytes(), 6)), chunk(b"IEND", b"")]
     return SIGNATURE + b"".join(parts)
-
-
-def _chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
-def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = len(SIGNATURE)
-    while at + 8 <= len(data):
-        (length,) = struct.unpack_from(">I", data, at)
-        yield data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
-        at += 12 + length

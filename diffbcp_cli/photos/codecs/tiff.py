@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+from collections.abc import Mapping
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -155,8 +157,14 @@ def read_exif(data: bytes) -> Image.Exif | None:
     return kept if tags else None
 
 
-def encode(samples: NDArray[Any], *, icc: bytes | None, exif: Image.Exif | None) -> bytes:
-    """Return an uncompressed TIFF of samples (H, W, S), uint8, uint16 or float32, S from 1 to 4."""
+def encode(
+    samples: NDArray[Any],
+    *,
+    icc: bytes | None,
+    exif: Image.Exif | None,
+    tags: Mapping[int, object] = MappingProxyType({}),
+) -> bytes:
+    """Return an uncompressed TIFF of samples (H, W, S), uint8, uint16 or float32, S from 1 to 4, with these tags."""
     height, width, count = samples.shape
     directory = TiffImagePlugin.ImageFileDirectory_v2(prefix=b"II")
     for tag, value in (exif or {}).items():
@@ -175,12 +183,14 @@ def encode(samples: NDArray[Any], *, icc: bytes | None, exif: Image.Exif | None)
         TiffImagePlugin.PLANAR_CONFIGURATION: 1,
         TiffImagePlugin.SAMPLEFORMAT: (3 if samples.dtype.kind == "f" else 1,) * count,
     }
-    for tag, value in layout.items():
+    for tag, value in (*layout.items(), *tags.items()):
+        if isinstance(value, bytes):
+            directory.tagtype[tag] = 7  # bytes
         directory[tag] = value
     if count in (2, 4):
         directory[TiffImagePlugin.EXTRASAMPLES] = _STRAIGHT
     if icc:
-        directory.tagtype[TiffImagePlugin.ICCPROFILE] = 7  # bytes
+        directory.tagtype[TiffImagePlugin.ICCPROFILE] = 7
         directory[TiffImagePlugin.ICCPROFILE] = icc
     file = io.BytesIO()
     directory.save(file)
