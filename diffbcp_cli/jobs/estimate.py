@@ -7,8 +7,7 @@ The model is simple and its constants were measured on one core of a 2020s proce
 
 entries: pixels times channels. C = 4 us * pixels * size: one network call, where size is the number of parameters of
 the network over that of the bundled one. after: the calls that follow the chains. Windows around damage add up.
-A large photograph takes what `run.memory.working_set` says, at most the memory budget. A GPU is faster. `--save
-samples` takes memory of its own.
+A large photograph takes what `run.memory.need` says. A GPU is faster. `--save samples` takes memory of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..estimators.refine import calls_after
 from ..options import LARGE, Given, Options, resolve, takes
 from ..photos.masks import missing_share
 from ..run.damage import damage_windows
-from ..run.memory import window_side, working_set
+from ..run.memory import kept_of_windows, need, over_budget, window_side
 from ..watch import Watch
 from .job import Job, Opened, Warnings, read_job
 from .report import explain
@@ -32,7 +31,6 @@ from .report import explain
 _BUNDLED_PARAMETERS = 6_441_496
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
 _WITH_GRADIENT = 3  # what a call with its gradient costs, in calls
-_KEPT = 17  # bytes of the picture, its mask, and the sums of the windows
 _BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
 
 
@@ -92,8 +90,14 @@ def _look(
     photo, share = opened.photo, missing_share(opened.observed)
     height, width, channels = photo.height, photo.width, photo.channels
     suited = resolve(cfg, height=height, width=width, known=1 - share)
-    around = damage_windows(opened.observed, suited, window_side(suited, height, width, channels))
-    sizes, kept = ([(height, width)], 0) if around is None else (around.sizes, _KEPT * photo.pixels.size)
+    side = window_side(suited, height, width, channels)
+    around = damage_windows(opened.observed, suited, side)
+    if around is None:
+        sizes, kept = [(height, width)], 0
+        over = over_budget(suited, side, height, width, channels)
+        notes += () if over is None else (over,)
+    else:
+        sizes, kept = around.sizes, kept_of_windows(suited, height, width, channels)
     return Look(
         name=name,
         width=width,
@@ -131,7 +135,7 @@ def memory(height: int, width: int, channels: int, cfg: Options, prior: NeededPr
     """Estimated peak of a process that restores one photograph, in bytes."""
     pixels = height * width
     if pixels > LARGE:
-        return float(min(working_set(cfg, height, width, channels), cfg.memory_budget))
+        return float(need(cfg, window_side(cfg, height, width, channels), height, width, channels))
     extra = 0.0 if prior is None else _PRIOR_BASE + _PRIOR_PER_PIXEL * pixels
     return _BASE + _PER_PIXEL * pixels + extra
 

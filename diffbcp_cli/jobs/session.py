@@ -23,7 +23,7 @@ from ..run.blend import Window
 from ..run.blend import windows as all_over
 from ..run.damage import DamageWindows, damage_windows
 from ..run.loop import SNAPSHOT_CLASSES, Checkpoints
-from ..run.memory import window_side, windows_need
+from ..run.memory import over_budget, window_side
 from ..run.windows import WINDOWS_CLASSES, restore_in_windows
 from ..units import Bools, Floats
 from ..watch import Watch
@@ -137,15 +137,10 @@ def _windows(observed: Bools, options: Options, watch: Watch) -> DamageWindows |
             f"the damage is in {count} place{'s' * (count > 1)}: {share:.2g} of the picture is worked on"
         )
         return found
-    if side is None:
-        return None
-    need = windows_need(options, side, height, width, channels)
-    if need > options.memory_budget:
-        watch.note(
-            f"windows of {side} pixels take about {need / 2**30:.1f} GB, more than the memory budget of "
-            f"{options.memory_budget / 2**30:.1f} GB"
-        )
-    return [*all_over(height, width, side)]
+    over = over_budget(options, side, height, width, channels)
+    if over is not None:
+        watch.note(over)
+    return None if side is None else [*all_over(height, width, side)]
 
 
 def _restore_window(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from ..methods.diffbcp import IN_CHUNKS
+from ..methods.low_rank import BATCHES_IN_BUDGET
 from ..options import Options, takes
 
+_PROCESS = 300 * 2**20  # bytes of a process that has imported everything and holds no picture
 _SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
 _IMAGES = 18  # float32 copies of the picture that a run holds at its peak: moments, X, Z, the network's input
 _NETWORK = 700 * 2**20  # bytes that the bundled network takes for one of its tiles
@@ -15,7 +17,7 @@ _WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once hol
 
 
 def working_set(options: Options, height: int, width: int, channels: int) -> int:
-    """Estimate the bytes that a run of one whole photograph takes."""
+    """Estimate the bytes of a process that restores one whole photograph."""
     pixels = height * width * channels
     if not takes(options.method, "tensorize"):
         entries, matrices, rows = 0, 0, 0
@@ -27,22 +29,52 @@ def working_set(options: Options, height: int, width: int, channels: int) -> int
         matrices = _MATRICES if patches > IN_CHUNKS else _WHOLE_MATRICES
     network = 0 if options.prior == "none" else int(_NETWORK * min(1, height * width / 1024**2))
     state = 5 * rows * options.rank  # the right factor, and copies of it while it is drawn
-    return 4 * (_IMAGES * pixels + matrices * entries + state) + network + options.memory_budget // 8
+    batch = options.memory_budget // BATCHES_IN_BUDGET
+    return _PROCESS + 4 * (_IMAGES * pixels + matrices * entries + state) + network + batch
 
 
 def window_side(options: Options, height: int, width: int, channels: int) -> int | None:
     """The side of the windows that a photograph must be restored in to fit the budget, None if it fits whole."""
+    longer = max(height, width)
     if options.window:
-        return options.window if max(height, width) > options.window else None
-    if working_set(options, height, width, channels) <= options.memory_budget:
+        return options.window if longer > options.window else None
+    if longer <= _SMALLEST_SIDE or working_set(options, height, width, channels) <= options.memory_budget:
         return None
     side = _SMALLEST_SIDE
-    while windows_need(options, side + 256, height, width, channels) <= options.memory_budget:
+    while (
+        side < longer and windows_need(options, side + 256, height, width, channels) <= options.memory_budget
+    ):
         side += 256
     return side
 
 
 def windows_need(options: Options, side: int, height: int, width: int, channels: int) -> int:
-    """Estimate the bytes that a run in windows takes: one window, the picture, its mask, the sums of the blend."""
-    kept = (13 + 4 * ("prior" in options.save)) * height * width * channels
-    return working_set(options, min(side, height), min(side, width), channels) + kept
+    """Estimate the bytes of a process that restores a photograph in windows: at work on one, or as it saves."""
+    work = working_set(options, min(side, height), min(side, width), channels)
+    saving = _PROCESS + (5 + 8 * ("interval" in options.save)) * height * width * channels
+    return max(work, saving) + kept_of_windows(options, height, width, channels)
+
+
+def kept_of_windows(options: Options, height: int, width: int, channels: int) -> int:
+    """Bytes of what a run in windows holds all the time: picture, mask, the sums of the blend, and the shares."""
+    return ((13 + 4 * ("prior" in options.save)) * channels + 5) * height * width
+
+
+def need(options: Options, side: int | None, height: int, width: int, channels: int) -> int:
+    """Estimate the bytes of a process that restores a photograph, in windows of a side or whole."""
+    if side is None:
+        return working_set(options, height, width, channels)
+    return windows_need(options, side, height, width, channels)
+
+
+def over_budget(options: Options, side: int | None, height: int, width: int, channels: int) -> str | None:
+    """What to say when a photograph takes more than the budget."""
+    least, budget = need(options, side, height, width, channels), options.memory_budget
+    if least <= budget:
+        return None
+    smallest = "" if options.window else "the smallest possible, "
+    how = "whole" if side is None else f"in windows of {side} pixels"
+    return (
+        f"about {least / 2**30:.2f} GiB of memory are needed ({smallest}{how}), "
+        f"more than the budget of {budget / 2**30:.2f} GiB"
+    )
