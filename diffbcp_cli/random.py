@@ -1,28 +1,68 @@
 """All random draws. Each takes its `torch.Generator`; nothing here reads a global seed.
 
-Normals and uniforms are drawn on the generator's own device. Gammas, betas and categorical draws are few: they are
-computed in float64 on the CPU, because not every device has float64.
+Normals and uniforms are drawn on the generator's own device. Gammas, betas, categorical draws, integers and orders
+are few: they are drawn on the host, most of them in float64. Not every device has float64, and to fetch a number
+from a GPU is to wait for it. So a generator on a GPU is a `Twin`, with another one on the host.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from .transfer import has_float64
+
+_OTHER = 0x5DEECE66D  # makes another seed of a seed
 _PROPOSALS = 16  # Marsaglia-Tsang accepts with probability > 0.95: all 16 fail about once in 1e20
+
+
+class Twin(Generator):
+    """A generator on a GPU, with one on the host; they are saved and restored as one."""
+
+    host: Generator
+
+    def __init__(self, device: torch.device | str) -> None:
+        self.host = Generator()
+
+    def manual_seed(self, seed: int) -> Self:
+        """Seed both, differently."""
+        super().manual_seed(seed)
+        self.host.manual_seed(seed ^ _OTHER)
+        return self
+
+    def get_state(self) -> Tensor:
+        """Both states, that of the host last."""
+        return torch.cat([super().get_state(), self.host.get_state()])
+
+    def set_state(self, new_state: Tensor) -> Self:
+        """Go on from what `get_state` returned."""
+        size = len(new_state) - len(self.host.get_state())
+        super().set_state(new_state[:size].clone())  # a view with an offset crashes torch 2.13
+        self.host.set_state(new_state[size:].clone())
+        return self
 
 
 def generator(seed: int, device: torch.device | str = "cpu") -> Generator:
     """Return a new generator on `device`, seeded."""
-    return Generator(device=device).manual_seed(seed)
+    if torch.device(device).type == "cpu":
+        return Generator().manual_seed(seed)
+    return Twin(device).manual_seed(seed)
+
+
+def of_host(rng: Generator) -> Generator:
+    """The generator of the draws on the host."""
+    return rng.host if isinstance(rng, Twin) else rng
 
 
 def normal(shape: tuple[int, ...], *, rng: Generator, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Draw standard normals of `shape` on the generator's device."""
+    """Draw standard normals of `shape` on the generator's device, or on the host if that has no such type."""
+    if dtype == torch.float64 and not has_float64(rng.device):
+        rng = of_host(rng)
     return torch.randn(shape, generator=rng, device=rng.device, dtype=dtype)
 
 
@@ -36,12 +76,12 @@ def normal_like(x: Tensor, *, rng: Generator) -> Tensor:
 
 def integer(below: int, *, rng: Generator) -> int:
     """Draw one of 0 .. below - 1."""
-    return int(torch.randint(below, (), generator=rng, device=rng.device))
+    return int(torch.randint(below, (), generator=of_host(rng)))
 
 
 def permutation(n: int, *, rng: Generator) -> Tensor:
-    """Draw a random order of 0 .. n-1, on the generator's device."""
-    return torch.randperm(n, generator=rng, device=rng.device)
+    """Draw a random order of 0 .. n-1, on the host."""
+    return torch.randperm(n, generator=of_host(rng))
 
 
 def uniform32(shape: tuple[int, ...], *, rng: Generator) -> Tensor:
@@ -60,12 +100,12 @@ def bernoulli(shape: tuple[int, ...], share: float, *, rng: Generator) -> Tensor
 
 
 def _normal64(shape: tuple[int, ...], rng: Generator) -> Tensor:
-    return normal(shape, rng=rng).cpu().double()
+    return normal(shape, rng=of_host(rng)).double()
 
 
 def uniform(shape: tuple[int, ...], *, rng: Generator) -> Tensor:
     """Draw uniforms in the open interval (0, 1), float64 on the CPU."""
-    return uniform32(shape, rng=rng).cpu().double() + 2.0**-25  # half a step off zero
+    return uniform32(shape, rng=of_host(rng)).double() + 2.0**-25  # half a step off zero
 
 
 def gamma(shape: Tensor, *, rng: Generator) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import fetch, has_float64, send
 from . import cusp
 from .algebra import khatri_rao
 from .cusp import Cusp, CuspPrior
@@ -65,13 +66,14 @@ class State:
         return self.cusp.in_slab
 
     def select(self, keep: Tensor) -> State:
-        """Keep some components, in order; keep is a mask (R,) or an index (n,)."""
+        """Keep some components, in order; keep is a mask (R,) or an index (n,), on the host."""
         kept = keep.nonzero().flatten() if keep.dtype == torch.bool else keep
+        index = send(kept, self.weights.device)
         return replace(
             self,
-            left=tuple(f[:, keep.to(f.device)] for f in self.left),
-            right=tuple(f[:, keep.to(f.device)] for f in self.right),
-            weights=self.weights[keep.to(self.weights.device)],
+            left=tuple(f[:, index] for f in self.left),
+            right=tuple(f[:, index] for f in self.right),
+            weights=self.weights[index],
             cusp=self.cusp.select(kept),
         )
 
@@ -169,44 +171,63 @@ def draw_weights(gram: Tensor, linear: Tensor, shrinkage: Tensor, *, rng: Genera
     Q = diag(1/theta) + sum_j m_j c_j c_j^T, b = sum_j e_j c_j. The paper draws one weight after the other, and
     writes theta where its own density needs 1/theta.
 
-    gram (S, S), linear (S,), shrinkage (S,) theta -> (S,) float64 on the CPU.
+    gram (S, S), linear (S,), shrinkage (S,) theta -> (S,) float64, on the device if it has float64.
     """
-    precision = gram.cpu().double() + torch.diag(1.0 / shrinkage)
-    noise = random.normal(tuple(linear.shape), rng=rng).cpu().double()
-    drawn = draw_from_precision(precision[None], linear.cpu().double()[None], noise[None], what="the weights")
+    noise = random.normal(tuple(linear.shape), rng=rng)
+    if not has_float64(gram.device):
+        gram, linear, noise = fetch(gram, linear, noise)
+    precision = gram.double() + torch.diag(1.0 / send(shrinkage, gram.device))
+    drawn = draw_from_precision(
+        precision[None], linear.double()[None], noise.double()[None], what="the weights"
+    )
     return drawn[0]
 
 
-def draw_scales(state: State, *, rng: Generator) -> State:
-    """Trade scale between each factor and the weights, X unchanged."""
-    weights = state.weights.cpu().double()
-    factors = [*state.left, *state.right]
-    for mode, factor in enumerate(factors):
+def square_norms(state: State) -> list[Tensor]:
+    """|a_r|^2 of every factor, (R,) each: float64 if the device has it."""
+    wide = torch.float64 if has_float64(state.weights.device) else torch.float32
+    return [f.to(wide).square().sum(0) for f in (*state.left, *state.right)]
+
+
+def draw_scales(
+    state: State, weights: Tensor, norms: Sequence[Tensor], *, rng: Generator
+) -> tuple[State, Tensor]:
+    """Trade scale between each factor and the weights, X unchanged.
+
+    weights (R,) and norms, as `square_norms`: those of the state, float64 on the host. Also return the new weights,
+    as the state has them, but on the host.
+    """
+    factors, moves = [*state.left, *state.right], []
+    for factor, norm in zip(factors, norms, strict=True):
+        stretch = torch.ones_like(weights)
         if len(factor) > 1:
-            factors[mode], weights = draw_scale(factor, weights, state.cusp.shrinkage, rng=rng)
+            stretch, weights = draw_scale(norm, len(factor), weights, state.cusp.shrinkage, rng=rng)
+        moves.append(stretch)
+    rounded = torch.stack([*moves, weights]).to(state.weights.dtype)
+    there = send(rounded, state.weights.device)
+    factors = [factor * move for factor, move in zip(factors, there[:-1], strict=True)]
     count = len(state.left)
-    return replace(
-        state, left=tuple(factors[:count]), right=tuple(factors[count:]), weights=weights.to(state.weights)
-    )
+    moved = replace(state, left=tuple(factors[:count]), right=tuple(factors[count:]), weights=there[-1])
+    return moved, rounded[-1]
 
 
 def draw_scale(
-    factor: Tensor, weights: Tensor, shrinkage: Tensor, *, rng: Generator
+    norm: Tensor, length: int, weights: Tensor, shrinkage: Tensor, *, rng: Generator
 ) -> tuple[Tensor, Tensor]:
     """Move along a_r / c, c lambda_r, which leaves X alone: the slow direction of the plain Gibbs sweep.
 
     On that orbit the norm |a_r|^2 has density chi2 with I - 1 degrees of freedom times N(c lambda_r; 0, theta_r)
     (Haar measure dc / c, Jacobian c^(1 - I)). Propose the norm from chi2, accept with the ratio of the normals.
 
-    factor (I, S) with I > 1, weights and shrinkage (S,) float64 on the CPU -> both, moved.
+    norm: |a_r|^2 (S,) of a factor with length > 1 rows. weights, shrinkage: (S,). All float64 on the host -> by how
+    much a_r is to be stretched, and the new weights.
     """
-    norm = factor.double().square().sum(0).cpu()
-    new_norm = 2 * random.gamma(torch.full_like(norm, (len(factor) - 1) / 2), rng=rng)
+    new_norm = 2 * random.gamma(torch.full_like(norm, (length - 1) / 2), rng=rng)
     square = weights.square()
     new_square = square * norm / new_norm
     accept = random.uniform(tuple(norm.shape), rng=rng).log() < 0.5 * (square - new_square) / shrinkage
     stretch = torch.where(accept & (norm > 0), (new_norm / norm).sqrt(), 1.0)
-    return factor * stretch.to(factor), weights / stretch
+    return stretch, weights / stretch
 
 
 # --- rank adaptation -------------------------------------------------------------------------------------
@@ -242,20 +263,26 @@ def noise_energy(state: State, observation: Observed) -> float:
 
 def effective_ranks(state: State, observation: Observed) -> dict[str, float | None]:
     """How many components there are: all, in the slab, with |lambda_r| >= 1e-4, of more energy than noise has."""
-    more = energy(state, observation) >= noise_energy(state, observation)
+    weights, *norms = fetch(state.weights, *square_norms(state))
+    more = _energy(weights, norms, observation) >= noise_energy(state, observation)
     return {
         "rank": state.rank,
         "active_rank": int(state.in_slab.sum()),
-        "effective_rank": int((state.weights.abs() >= EFFECTIVE).sum()),
+        "effective_rank": int((weights.to(state.weights.dtype).abs() >= EFFECTIVE).sum()),
         "contributing_rank": int(more.sum()),
     }
 
 
 def energy(state: State, observation: Observed) -> Tensor:
     """How much each component adds to |X|^2: its mean square over the entries times the pixel count, (R,) float64."""
-    total = state.weights.cpu().double().square()
-    for factor in (*state.left, *state.right):
-        total = total * factor.double().square().sum(0).cpu()
+    weights, *norms = fetch(state.weights, *square_norms(state))
+    return _energy(weights, norms, observation)
+
+
+def _energy(weights: Tensor, norms: Sequence[Tensor], observation: Observed) -> Tensor:
+    total = weights.square()
+    for norm in norms:
+        total = total * norm
     return total * observation.mean_weight
 
 

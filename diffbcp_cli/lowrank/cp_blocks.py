@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import has_float64, send
 from . import cp, cp_cg
 from .algebra import contract, khatri_rao
 from .cp import State, reconstruct
@@ -52,16 +53,28 @@ def draw_components(
     left, right = [f.clone() for f in state.left], [f.clone() for f in state.right]
     weights = state.weights.clone()
     entries = reconstruct(state)
-    for members in blocks:
+    theta = beside(state.cusp.shrinkage, weights.device)
+    for members, here in zip(placed(blocks, weights.device), blocks, strict=True):
         part = Block([f[:, members] for f in left], [f[:, members] for f in right], weights[members])
         rest = entries - reconstruct(part)
         error = target - precision * rest  # E, (U, V)
-        part = _draw_block(part, error, precision, grams, state.cusp.shrinkage[members.cpu()], rng)
+        some = theta[members if theta.device == members.device else here]
+        part = _draw_block(part, error, precision, grams, some, rng)
         for factor, new in zip([*left, *right], [*part.left, *part.right], strict=True):
             factor[:, members] = new
         weights[members] = part.weights
         entries = rest + reconstruct(part)
     return replace(state, left=tuple(left), right=tuple(right), weights=weights), entries
+
+
+def placed(blocks: Sequence[Tensor], device: torch.device) -> Sequence[Tensor]:
+    """The indices of the blocks on a device, in one copy."""
+    return torch.split(send(torch.cat(list(blocks)), device), [len(members) for members in blocks])
+
+
+def beside(shrinkage: Tensor, device: torch.device) -> Tensor:
+    """theta where the weights are drawn: on the device if it has float64."""
+    return send(shrinkage, device) if has_float64(device) else shrinkage
 
 
 def _draw_block(

@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import double
 from .algebra import contract, khatri_rao
 from .solve import conjugate_gradients
 
@@ -61,7 +62,7 @@ def draw_weights(
     k, ridge = khatri_rao(factors), (1 / shrinkage).to(q)
     noise = random.normal(tuple(precision.shape), rng=rng).to(q).mul_(precision.sqrt())
     linear = (((error + noise) @ q) * k).sum(0) + ridge.sqrt() * random.normal((len(ridge),), rng=rng).to(q)
-    rough = float(precision.mean()) * (k.T @ k) * (q.T @ q) + torch.diag(ridge)
+    rough = precision.mean() * (k.T @ k) * (q.T @ q) + torch.diag(ridge)
     half = torch.linalg.cholesky(rough)
 
     def product(x: Tensor) -> Tensor:
@@ -100,8 +101,8 @@ def _preconditioner(
     for n, factor in enumerate(factors):
         if n != mode:
             gram = gram * (factor.T @ factor)
-    values, vectors = torch.linalg.eigh((weights[:, None] * gram * weights).double())
+    values, vectors = torch.linalg.eigh(double(weights[:, None] * gram * weights))
     means = precision.mean(1).reshape([len(f) for f in factors]).movedim(mode, 0).flatten(1).mean(1)  # (I,)
-    scale = 1 / (1 + means.double()[:, None] * values.clamp_min(0))  # (I, S)
+    scale = 1 / (1 + double(means)[:, None] * values.clamp_min(0))  # (I, S)
     vectors, scale = vectors.to(q), scale.to(q)
     return lambda r: ((r @ vectors) * scale) @ vectors.T

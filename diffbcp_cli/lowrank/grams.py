@@ -14,7 +14,9 @@ A Gram is symmetric; "packed" means its lower triangle, row by row, T = S (S + 1
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import accumulate
 from typing import Literal
 
 import torch
@@ -32,6 +34,7 @@ class GramPlan:
     base, base_of:      (B, K) distinct rows of w, and which of them each row of `value` has.
     value:              (G', K) w o, distinct rows only for `shared`; (G, 0) where columns are gathered.
     value_of, ordered:  (G,) which row of `value` each row has, and the rows sorted by it; `shared` only.
+    ends:               where the rows of each row of `value` begin and end in `ordered`; `shared` only.
     index, root:        (G, n) gathered columns and the square root of their weights, zero on padding.
     """
 
@@ -41,22 +44,38 @@ class GramPlan:
     value: Tensor
     value_of: Tensor | None = None
     ordered: Tensor | None = None
+    ends: tuple[int, ...] = ()
     index: Tensor | None = None
     root: Tensor | None = None
 
+    def to(self, device: torch.device) -> GramPlan:
+        """The same plan on a device."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        moved = {name: part.to(device) for name, part in values.items() if isinstance(part, Tensor)}
+        return GramPlan(**{**values, **moved})
+
 
 def plan(weight: Tensor, observed: Tensor, strategy: Strategy | None = None) -> GramPlan:
-    """Prepare the Grams of the rows of weight, observed (G, K); choose the strategy by its cost."""
+    """Prepare the Grams of the rows of weight, observed (G, K); choose the strategy by its cost.
+
+    All of it is computed on the host: not every device sorts rows as rows.
+    """
+    return _plan(weight.cpu(), observed.cpu(), strategy).to(weight.device)
+
+
+def _plan(weight: Tensor, observed: Tensor, strategy: Strategy | None) -> GramPlan:
     base, base_of = torch.unique(weight, dim=0, return_inverse=True)
     value = weight * observed
     distinct, distinct_of = torch.unique(torch.cat([value, weight], 1), dim=0, return_inverse=True)
     if strategy is None:
         strategy = _cheapest(value, weight, len(distinct))
     if strategy == "shared":
-        distinct_base = torch.empty(len(distinct), dtype=torch.long, device=weight.device)
+        distinct_base = torch.empty(len(distinct), dtype=torch.long)
         distinct_base[distinct_of] = base_of
         rows = distinct[:, : weight.shape[1]].contiguous()
-        return GramPlan(strategy, base, distinct_base, rows, distinct_of, distinct_of.argsort(stable=True))
+        counts = torch.bincount(distinct_of, minlength=len(distinct)).tolist()
+        ordered, ends = distinct_of.argsort(stable=True), tuple(accumulate(counts, initial=0))
+        return GramPlan(strategy, base, distinct_base, rows, distinct_of, ordered, ends)
     if strategy == "dense":
         return GramPlan(strategy, base, base_of, value)
     if strategy == "complement":
@@ -94,7 +113,8 @@ class Grams:
 
     def packed(self, q: Tensor) -> Tensor:
         """H_g = sum_k (tau w o + coupling w)_gk q_k q_k^T for all rows, packed, q (K, S) -> (G, T)."""
-        parts = [self._part(q, part, self._common(q), packed=True) for part in self._parts(q)]
+        common = self._common(q)
+        parts = [self._part(q, part, common, packed=True) for part in self._parts(q)]
         values = torch.cat(parts) if len(parts) > 1 else parts[0]
         return values if self.plan.value_of is None else values[self.plan.value_of]
 
@@ -106,8 +126,7 @@ class Grams:
             if plan.value_of is None or plan.ordered is None:
                 yield part, gram, None
             else:
-                pattern = plan.value_of[plan.ordered]
-                rows = plan.ordered[(pattern >= part.start) & (pattern < part.stop)]
+                rows = plan.ordered[plan.ends[part.start] : plan.ends[part.stop]]
                 yield rows, gram, plan.value_of[rows] - part.start
 
     def _parts(self, q: Tensor) -> Iterator[slice]:
@@ -141,9 +160,18 @@ class Grams:
         return gram + (shared if packed else unpack(shared, size))[plan.base_of[part]]
 
 
+@lru_cache(maxsize=32)
+def _triangle(size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows and columns of the lower triangle, and where each entry of the square is in it, (size size,)."""
+    low, high = torch.tril_indices(size, size)
+    where = torch.empty(size, size, dtype=torch.long)
+    where[low, high] = where[high, low] = torch.arange(len(low))
+    return low.to(device), high.to(device), where.flatten().to(device)
+
+
 def dense(weights: Tensor, q: Tensor, budget: int) -> Tensor:
     """sum_k weights_gk q_k q_k^T, packed: weights (G, K), q (K, S) -> (G, T), one matrix product."""
-    low, high = torch.tril_indices(q.shape[1], q.shape[1], device=q.device)
+    low, high, _ = _triangle(q.shape[1], q.device)
     columns = q.T.contiguous()
     step = max(1, budget // (q.element_size() * len(low)))
     total = weights.new_zeros(len(weights), len(low))
@@ -155,19 +183,16 @@ def dense(weights: Tensor, q: Tensor, budget: int) -> Tensor:
 
 def pack(gram: Tensor) -> Tensor:
     """Lower triangles, (n, S, S) -> (n, T)."""
-    low, high = torch.tril_indices(gram.shape[-1], gram.shape[-1], device=gram.device)
+    low, high, _ = _triangle(gram.shape[-1], gram.device)
     return gram[:, low, high]
 
 
 def unpack(packed: Tensor, size: int) -> Tensor:
     """Symmetric matrices from their lower triangles, (n, T) -> (n, S, S)."""
-    low, high = torch.tril_indices(size, size, device=packed.device)
-    where = torch.empty(size, size, dtype=torch.long, device=packed.device)
-    where[low, high] = where[high, low] = torch.arange(len(low), device=packed.device)
-    return packed.index_select(1, where.flatten()).view(-1, size, size)
+    return packed.index_select(1, _triangle(size, packed.device)[2]).view(-1, size, size)
 
 
 def packed_squares(rows: Tensor) -> Tensor:
     """Packed outer products k k^T of the rows k, (n, S) -> (n, T)."""
-    low, high = torch.tril_indices(rows.shape[1], rows.shape[1], device=rows.device)
+    low, high, _ = _triangle(rows.shape[1], rows.device)
     return rows[:, low] * rows[:, high]

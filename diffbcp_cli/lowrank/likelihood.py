@@ -7,12 +7,14 @@ N(x_j, 1/tau)^w_j. All of it is the same for every decomposition.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import total
 from .grams import GramPlan, plan
 from .tensorize import Tensorization, entry_weight, fold_average
 
@@ -63,10 +65,10 @@ class Observation:
         """Where the entries are."""
         return self.values.device
 
-    @property
+    @cached_property
     def mean_weight(self) -> float:
         """The mean of w over all entries, padding included."""
-        return float(self.weight.mean(dtype=torch.float64))
+        return total(self.weight) / self.weight.numel()
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ def observe(
         weight=weight,
         left_plan=plan(weight, observed),
         right_plan=plan(weight.T.contiguous(), observed.T.contiguous()),
-        count=float((weight * observed).sum(dtype=torch.float64)),
-        share=image.numel() / float(weight.sum(dtype=torch.float64)),
+        count=total(weight * observed),
+        share=image.numel() / total(weight),
     )
 
 
@@ -118,8 +120,13 @@ def image_of(entries: Tensor, observation: Observation) -> Tensor:
 
 def squared_error(entries: Tensor, observation: Observation) -> float:
     """Sum of w (y - x)^2 over the observed entries; entries = X (U, V)."""
+    return total(squares(entries, observation))
+
+
+def squares(entries: Tensor, observation: Observation) -> Tensor:
+    """w (y - x)^2 of every entry (U, V), zero where nothing was observed; entries = X (U, V)."""
     residual = (observation.values - entries) * observation.observed
-    return float((observation.weight * residual.square()).sum(dtype=torch.float64))
+    return observation.weight * residual.square()
 
 
 def draw_noise_precision(square: float, count: float, prior: NoisePrior, *, rng: Generator) -> float:

@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import double
 
 Cores = tuple[Tensor, ...]
 
@@ -87,7 +88,7 @@ def _operator(like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def rounded(cores: Cores, most: int) -> Cores:
     """The best train of lower ranks, bond by bond: orthogonal from the right, then cut by SVD from the left."""
-    work = [core.double() for core in cores]
+    work = [double(core) for core in cores]
     for k in range(len(work) - 1, 0, -1):
         q, r = torch.linalg.qr(work[k].flatten(1).mT)  # core = r' q'
         work[k] = q.mT.reshape(len(q.mT), 4, -1)
@@ -98,7 +99,7 @@ def rounded(cores: Cores, most: int) -> Cores:
         keep = min(sizes[k + 1], len(s))
         work[k] = u[:, :keep].reshape(-1, 4, keep)
         work[k + 1] = torch.tensordot(s[:keep, None] * vh[:keep], work[k + 1], 1)
-    return balanced(tuple(core.to(cores[0].dtype).contiguous() for core in work))
+    return balanced(tuple(core.to(cores[0]).contiguous() for core in work))
 
 
 def balanced(cores: Cores) -> Cores:

@@ -158,7 +158,7 @@ def draw_bond(
     own = torch.einsum("jsp,jto->spto", before, before)
     gram = torch.einsum("spto,psot->po", own.double(), beyond.double())
     ridge = (1 / theta).to(gram)
-    half = torch.linalg.cholesky(float(seen.precision.mean()) * gram + torch.diag(ridge))
+    half = torch.linalg.cholesky(seen.precision.mean() * gram + torch.diag(ridge))
 
     def inverse(x: Tensor) -> Tensor:
         return torch.cholesky_solve(x.mT.double(), half).mT.to(x)

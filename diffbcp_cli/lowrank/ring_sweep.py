@@ -128,8 +128,10 @@ def draw_gauge(state: RingState, *, rng: Generator) -> RingState:
         for place, axis in ((bond, 2), ((bond + 1) % len(cores), 0)):
             slices = cores[place].movedim(axis, -1)
             if slices[..., 0].numel() > 1:
-                moved, weights = draw_scale(slices.flatten(0, 1), weights, prior.shrinkage, rng=rng)
-                cores[place] = moved.view(slices.shape).movedim(-1, axis).contiguous()
+                norm = slices.double().square().flatten(0, -2).sum(0).cpu()
+                length = slices[..., 0].numel()
+                stretch, weights = draw_scale(norm, length, weights, prior.shrinkage, rng=rng)
+                cores[place] = (slices * stretch.to(slices)).movedim(-1, axis).contiguous()
         state = replace(state, cores=tuple(cores))
         state = with_weights(state, bond, weights.to(state.weights[bond]))
     return state

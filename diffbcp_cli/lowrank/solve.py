@@ -6,15 +6,40 @@ covariance Q to b, then solve Q x = b with `conjugate_gradients`, which needs on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
 from ..errors import NumericalError
+from ..transfer import double
 
 TOLERANCE = 1e-4  # of the residual, relative to the right-hand side, in the preconditioner's norm
 _MOST = 200  # iterations
+_LOOK = 3  # iterations of a GPU between looks at the residual, each of which waits for it
+_unseen: ContextVar[list[Tensor] | None] = ContextVar("unseen", default=None)
+
+
+@contextmanager
+def unseen() -> Iterator[list[Tensor]]:
+    """Collect whether factorisations on a GPU failed, to look at all of them at once."""
+    found: list[Tensor] = []
+    token = _unseen.set(found)
+    try:
+        yield found
+    finally:
+        _unseen.reset(token)
+
+
+def _failed(info: Tensor) -> bool:
+    """Whether a factorisation failed; inside `unseen` that is left open on a GPU."""
+    found = _unseen.get()
+    if found is None or info.device.type == "cpu":
+        return bool(info.any())
+    found.append(info.any())
+    return False
 
 
 def draw_from_precision(
@@ -27,19 +52,26 @@ def draw_from_precision(
     that fails too, the error names `what` was drawn.
     """
     factor, info = torch.linalg.cholesky_ex(precision)
-    if info.any():
-        factor, info = torch.linalg.cholesky_ex(precision.double())
-        if info.any():
-            raise NumericalError(
-                f"the precision of {what} is not positive definite",
-                hint="this is a bug or an extreme input: report it with the run's JSON",
-            )
+    if _failed(info):
+        factor = _cholesky_in_float64(precision, what)
+    where, dtype = linear.device, linear.dtype
+    linear, noise = linear.to(factor), noise.to(factor)
     if which is not None:
-        factor = factor[which]
-    half = torch.linalg.solve_triangular(factor, linear.to(factor.dtype).unsqueeze(-1), upper=False)
-    half = half + noise.to(factor.dtype).unsqueeze(-1)
+        factor = factor[which.to(factor.device)]
+    half = torch.linalg.solve_triangular(factor, linear.unsqueeze(-1), upper=False) + noise.unsqueeze(-1)
     drawn: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(-1)
-    return drawn.to(linear.dtype)
+    return drawn.to(where, dtype)
+
+
+def _cholesky_in_float64(precision: Tensor, what: str) -> Tensor:
+    factor: Tensor
+    factor, info = torch.linalg.cholesky_ex(double(precision))
+    if info.any():
+        raise NumericalError(
+            f"the precision of {what} is not positive definite",
+            hint="this is a bug or an extreme input: report it with the run's JSON",
+        )
+    return factor
 
 
 def conjugate_gradients(
@@ -59,8 +91,9 @@ def conjugate_gradients(
     direction = z = inverse(residual)
     size = (residual * z).sum(1)  # (n,) |r|^2 in the norm of P^-1
     enough = tolerance**2 * (linear * inverse(linear)).sum(1)
-    for _ in range(_MOST):
-        if bool((size <= enough).all()):
+    every = 1 if size.device.type == "cpu" else _LOOK
+    for count in range(_MOST):
+        if count % every == 0 and bool((size <= enough).all()):
             return x
         image = product(direction)
         step = size / (direction * image).sum(1).clamp_min(torch.finfo(size.dtype).tiny)

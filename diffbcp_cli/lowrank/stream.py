@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import sums, total
 from .algebra import khatri_rao
 from .cp import State
-from .cp_blocks import Block, draw_left, draw_only
+from .cp_blocks import Block, beside, draw_left, draw_only, placed
 from .grams import Grams
-from .likelihood import Coupling, Observation, observe, squared_error
+from .likelihood import Coupling, Observation, observe, squares
 from .tensorize import Patches, SomePatches
 
 _MATRICES = 12  # of U x v floats that a chunk needs while it is worked on
@@ -49,11 +51,11 @@ class Stream:
         """Where the entries are."""
         return self.copies.device
 
-    @property
+    @cached_property
     def mean_weight(self) -> float:
         """The mean of w over all entries, padding included."""
-        total = self.shape.channels * float(self.copies.sum(dtype=torch.float64))
-        return total / (math.prod(self.shape.left) * math.prod(self.shape.right))
+        weight = self.shape.channels * total(self.copies)
+        return weight / (math.prod(self.shape.left) * math.prod(self.shape.right))
 
 
 def observe_in_chunks(
@@ -69,13 +71,13 @@ def observe_in_chunks(
         part = replace(shape, height=band.stop - band.start)
         observation = observe(image[:, band], mask[:, band], part, pixel_weight=pixel_weight[:, band])
         chunks.append(Chunk(slice(first * across, last * across), band, observation))
-    total = pixel_weight * shape.copies().to(image.device)
+    copies = pixel_weight * shape.copies().to(image.device)
     return Stream(
         shape=shape,
         chunks=tuple(chunks),
-        copies=total,
+        copies=copies,
         count=sum(chunk.observation.count for chunk in chunks),
-        share=image[0].numel() / float(total.sum(dtype=torch.float64)),
+        share=image[0].numel() / total(copies),
     )
 
 
@@ -83,7 +85,7 @@ def observe_some(
     image: Tensor, mask: Tensor, shape: Patches, count: int, *, once: bool = True, rng: Generator
 ) -> Observation:
     """Tensorize `count` random patches of an image, with the weights they have among all patches."""
-    index = random.permutation(math.prod(shape.right), rng=rng)[:count]
+    index = random.permutation(math.prod(shape.right), rng=rng)[:count].to(image.device)
     pixel_weight = _pixel_weight(shape, once=once, device=image.device)
     return observe(image, mask, SomePatches(shape, index), pixel_weight=pixel_weight)
 
@@ -94,16 +96,16 @@ def _pixel_weight(shape: Patches, *, once: bool, device: torch.device) -> Tensor
     return 1 / copies if once else torch.ones_like(copies)
 
 
-def fold(state: State, stream: Stream) -> tuple[Tensor, float]:
-    """X as an image (C, H, W), the weighted average over patches, and sum of w (y - x)^2 over observed entries."""
-    left, square = khatri_rao(state.left) * state.weights, 0.0
+def fold(state: State, stream: Stream) -> tuple[Tensor, Tensor]:
+    """X as an image (C, H, W), the weighted average over patches, and sums (n,) of w (y - x)^2 where observed."""
+    left, found = khatri_rao(state.left) * state.weights, []
     image = left.new_zeros(stream.shape.channels, stream.shape.height, stream.shape.width)
     for chunk in stream.chunks:
         o = chunk.observation
         entries = left @ state.right[0][chunk.columns].T
-        square += squared_error(entries, o)
+        found.append(sums(squares(entries, o)))
         image[:, chunk.rows] += o.shape.fold(entries * o.weight)
-    return image / stream.copies, square
+    return image / stream.copies, torch.cat(found)
 
 
 def draw_components(
@@ -118,19 +120,25 @@ def draw_components(
     """Draw factors and weights block by block, each block in one pass over the chunks."""
     left, right = [f.clone() for f in state.left], state.right[0].clone()
     weights = state.weights.clone()
-    for members in blocks:
-        outside = torch.ones(state.rank, dtype=torch.bool, device=weights.device)
-        outside[members] = False
+    theta, others = beside(state.cusp.shrinkage, weights.device), [_others(state.rank, b) for b in blocks]
+    there = placed(blocks, weights.device), placed(others, weights.device)
+    for members, outside, here in zip(*there, blocks, strict=True):
         rest = (khatri_rao([f[:, outside] for f in left]) * weights[outside], right[:, outside])
         part = Block([f[:, members] for f in left], [right[:, members]], weights[members])
         drawn, packed, pulled = _draw_right(part, rest, stream, coupling, state.noise_precision, budget, rng)
-        part = draw_left(
-            replace(part, right=[drawn]), packed, pulled, state.cusp.shrinkage[members.cpu()], rng
-        )
+        some = theta[members if theta.device == members.device else here]
+        part = draw_left(replace(part, right=[drawn]), packed, pulled, some, rng)
         for factor, new in zip(left, part.left, strict=True):
             factor[:, members] = new
         right[:, members], weights[members] = drawn, part.weights
     return replace(state, left=tuple(left), right=(right,), weights=weights)
+
+
+def _others(rank: int, members: Tensor) -> Tensor:
+    """The components that are not members, in order."""
+    outside = torch.ones(rank, dtype=torch.bool)
+    outside[members] = False
+    return outside.nonzero().flatten()
 
 
 def _draw_right(

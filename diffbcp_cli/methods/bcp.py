@@ -38,6 +38,7 @@ from ..options import Options
 from ..priors.base import Prior
 from ..problem import Problem
 from ..random import Seeds
+from ..transfer import double
 from ..watch import Watch
 from .base import Info, Kind
 
@@ -90,8 +91,7 @@ STATE_CLASSES = (BcpState,)
 
 def standardise(problem: Problem) -> Data:
     """Subtract the mean of the known entries and divide by their standard deviation."""
-    known = problem.known.double()
-    y = problem.y.double()
+    known, y = double(problem.known), double(problem.y)
     centre = float((y * known).sum() / known.sum())
     square = float(((y - centre) * known).square().sum() / known.sum())
     scale = math.sqrt(square) or 1.0

@@ -133,7 +133,8 @@ class Glon:
         total = PROXIMAL + sum(weights) + len(denoised)
         data = (level / self.noise_std) ** 2 * self.problem.known
         x = (pulled + data * self.problem.y) / (total + data)
-        change = float((x - state.x).norm() / state.x.norm().clamp_min(torch.finfo(x.dtype).tiny))
+        moved, size = (torch.linalg.vector_norm(one) for one in (x - state.x, state.x))
+        change = float(moved / size.clamp_min(torch.finfo(x.dtype).tiny))
         left, right = zip(*factors, strict=True)
         return GlonState(x, denoised, left, right, state.step + 1, change)
 

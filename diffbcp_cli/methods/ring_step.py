@@ -12,6 +12,7 @@ from ..lowrank.likelihood import Coupling, Observation, image_of, observe
 from ..lowrank.ring import RingHyper, RingState
 from ..lowrank.ring_sweep import adapt_ring, sweep_ring
 from ..lowrank.tensorize import Tensorization
+from ..operators.mask import where_float64
 from ..problem import Problem
 from .low_rank import SMALLEST_BUDGET, Settings
 from .split_gibbs import Drawn, Pull
@@ -21,7 +22,8 @@ from .split_gibbs import Drawn, Pull
 class RingStep:
     """X = centre + a train or a ring: draws cores, weights, noise and the bonds' sizes.
 
-    ranks: of the bonds, to start with. closed: whether it is a ring. centre: the mean of what is known.
+    ranks: of the bonds, to start with. closed: whether it is a ring. centre: the mean of what is known. device: of
+    the prior's images; the cores are on the host if it has no float64.
     """
 
     observation: Observation
@@ -29,7 +31,8 @@ class RingStep:
     ranks: tuple[int, ...]
     closed: bool
     hyper: RingHyper
-    centre: float = 0.0
+    centre: float
+    device: torch.device
 
     @property
     def warm_up(self) -> int:
@@ -51,7 +54,8 @@ class RingStep:
             state = adapt_ring(state, observation, self.hyper, floor=floor, shrink=shrink, rng=rng)
         coupling = None
         if pull is not None:
-            coupling = Coupling(observation.share * pull.rho**-2, pull.image - self.centre)
+            image = pull.image.to(observation.device) - self.centre
+            coupling = Coupling(observation.share * pull.rho**-2, image)
         entries = None
         for _ in range(settings.sweeps):
             state, entries = sweep_ring(
@@ -65,7 +69,7 @@ class RingStep:
             )
             state = self._with_noise(state)
         assert entries is not None
-        image = image_of(entries, observation) + self.centre
+        image = (image_of(entries, observation) + self.centre).to(self.device)
         return state, Drawn(image, state.noise_precision, ring.effective_ranks(state, observation))
 
     def _with_noise(self, state: RingState) -> RingState:
@@ -93,10 +97,11 @@ def ring_step(
     problem: Problem, shape: Tensorization, settings: Settings, *, once: bool, closed: bool
 ) -> RingStep:
     """The step of a problem, its picture laid out by `shape`."""
+    device, problem = problem.device, where_float64(problem)
     known = problem.known
     centre = float(problem.y[known].mean()) if bool(known.any()) else 0.0
     observation = observe(torch.where(known, problem.y - centre, 0.0), known, shape, once=once)
     sizes = (*shape.left, *shape.right)
     ranks = tr.ring_ranks(sizes, settings.rank) if closed else tt.train_ranks(sizes, settings.rank)
     hyper = ring.suited(observation, ranks, shrinks=settings.hyper.cusp.shrinks)
-    return RingStep(observation, settings, ranks, closed, hyper, centre)
+    return RingStep(observation, settings, ranks, closed, hyper, centre, device)

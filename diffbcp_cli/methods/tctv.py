@@ -31,6 +31,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..operators.mask import where_float64
 from ..options import Options
 from ..priors.base import Prior
 from ..problem import Problem
@@ -183,7 +184,8 @@ class Tctv:
 
 
 def build(problem: Problem, prior: Prior | None, options: Options, seeds: Seeds, watch: Watch) -> Tctv:
-    """The published form, or the one for noisy data."""
+    """The published form, or the one for noisy data; on the host if the device has no float64."""
+    problem = where_float64(problem)
     method = Tctv(problem, options.iterations)
     if options.method == "tctv":
         return method

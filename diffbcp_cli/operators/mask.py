@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..problem import Problem
+from ..transfer import has_float64
 from ..units import GREY, Bools, Floats, to_signed
 
 
@@ -53,6 +55,13 @@ def masked_problem(
     known = torch.from_numpy(observed.transpose(2, 0, 1).copy()).to(device)
     y = to_signed(np.where(observed, pixels, np.float32(GREY)), device)
     return Problem(y, Mask(known), noise_std, name)
+
+
+def where_float64(problem: Problem) -> Problem:
+    """A problem of known and missing entries where float64 is: on its device, or on the host."""
+    if has_float64(problem.device):
+        return problem
+    return replace(problem, y=problem.y.cpu(), operator=Mask(problem.known.cpu()))
 
 
 def mean_of_neighbours(values: Tensor, known: Tensor) -> Tensor:

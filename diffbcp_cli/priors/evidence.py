@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from ..transfer import add_up, fetch, sums
 from .base import Prior
 
 _STEP = 0.1  # of the probe for the divergence, in units of sigma
@@ -62,8 +62,8 @@ def newton(found: Residual, known: Tensor, level: float) -> float | None:
     entries can tell.
     """
     counts = found.counts & known
-    square, free = (float((part * counts).sum(dtype=torch.float64)) for part in (found.square, found.free))
-    number = int(counts.sum())
+    parts = (sums(part * counts) for part in (found.square, found.free))
+    square, free, number = (add_up(part) for part in fetch(*parts, counts.sum()[None]))
     if number < _FEWEST or free <= 0 or square <= 0:
         return None
     share = max(_LEAST_FREE, free / number)

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from .base import Traits
 from .precondition import Denoiser
+from .sizes import as_levels
 
 
 class NetworkPrior:
@@ -46,10 +47,10 @@ class NetworkPrior:
         return self._call(x, sigma, known)
 
     def _call(self, x: Tensor, sigma: Tensor | float, *mask: Tensor) -> Tensor:
-        batch, channels, height, width = x.shape
+        _, channels, height, width = x.shape
         if channels not in (1, self.channels):
             raise ValueError(f"the prior takes 1 or {self.channels} channels, not {channels}")
-        levels = torch.as_tensor(sigma, dtype=self.dtype, device=x.device).expand(batch)
+        levels = as_levels(sigma, x.to(self.dtype))
         padded = [self._padded(x.to(self.dtype)), *(self._padded(known.to(self.dtype)) > 0 for known in mask)]
         result = self._denoiser(padded[0], levels, *padded[1:])[:, :, :height, :width].to(x.dtype)
         return result.mean(1, keepdim=True) if channels < self.channels else result.contiguous()

@@ -14,6 +14,7 @@ from torch.nn.functional import interpolate
 
 from ..methods.base import Info
 from ..problem import Trace
+from ..transfer import add_up, fetch, sums
 from ..units import level_to_unit, std_to_unit, value_to_unit, values_to_unit
 
 FRAME_SIDE = 320  # pixels of the longer side of a film, at most
@@ -98,7 +99,7 @@ class Posterior:
             if info.std is not None:
                 self.stated.add(info.std.square())
         if keep:
-            self.samples.append(info.image if info.draw is None else info.draw)
+            self.samples.append((info.image if info.draw is None else info.draw).cpu())
         if film:
             self.frames.append(_frame(info.image))
 
@@ -139,12 +140,13 @@ def _numbers(info: Info) -> dict[str, float | None]:
     numbers = dict(info.numbers)
     change = numbers.pop("change", None)
     noise = {} if info.noise_std is None else {"noise_std": level_to_unit(info.noise_std)}
+    parts, contrast = fetch(sums(info.image), info.image.std())
     return {
         **noise,
         **numbers,
         "change": None if change is None else level_to_unit(change),
-        "brightness": value_to_unit(float(info.image.mean(dtype=torch.float64))),
-        "contrast": level_to_unit(float(info.image.std())),
+        "brightness": value_to_unit(add_up(parts) / info.image.numel()),
+        "contrast": level_to_unit(float(contrast)),
     }
 
 

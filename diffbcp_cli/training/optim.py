@@ -63,7 +63,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
     """U V^T of a matrix U S V^T (m, n), approximately: singular values end between 0.7 and 1.2."""
     tall = matrix.shape[0] > matrix.shape[1]
     x: Tensor = matrix.T if tall else matrix
-    x = x / (x.norm() + 1e-7)
+    x = x / (torch.linalg.vector_norm(x) + 1e-7)
     a, b, c = _QUINTIC
     for _ in range(_ITERATIONS):
         gram = x @ x.T

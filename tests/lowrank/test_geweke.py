@@ -127,14 +127,12 @@ def noise_without_its_half(square, count, prior, *, rng):
     return REAL["draw_noise_precision"](square, 2 * count, prior, rng=rng)
 
 
-def scale_with_a_degree_of_freedom_too_many(factor, weights, shrinkage, *, rng):
-    longer = torch.cat([factor, torch.zeros_like(factor[:1])])
-    moved, weights = REAL["draw_scale"](longer, weights, shrinkage, rng=rng)
-    return moved[:-1], weights
+def scale_with_a_degree_of_freedom_too_many(norm, length, weights, shrinkage, *, rng):
+    return REAL["draw_scale"](norm, length + 1, weights, shrinkage, rng=rng)
 
 
-def scale_that_forgets_the_weights(factor, weights, shrinkage, *, rng):
-    return REAL["draw_scale"](factor, weights, torch.full_like(shrinkage, 1e9), rng=rng)
+def scale_that_forgets_the_weights(norm, length, weights, shrinkage, *, rng):
+    return REAL["draw_scale"](norm, length, weights, torch.full_like(shrinkage, 1e9), rng=rng)
 
 
 def spike_with_its_variance_as_std(weights, sticks, prior, *, rng):

@@ -150,8 +150,8 @@ def outer_without_the_split(state, left):
     return first / state.weights[left - 1].abs().clamp_min(1e-3), second
 
 
-def gauge_that_forgets_the_weights(factor, weights, shrinkage, *, rng):
-    return REAL["draw_scale"](factor, weights, torch.full_like(shrinkage, 1e9), rng=rng)
+def gauge_that_forgets_the_weights(norm, length, weights, shrinkage, *, rng):
+    return REAL["draw_scale"](norm, length, weights, torch.full_like(shrinkage, 1e9), rng=rng)
 
 
 BUGS = {

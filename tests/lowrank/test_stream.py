@@ -60,11 +60,13 @@ def test_the_folded_image_is_the_average_over_patches():
     for once in (True, False):
         whole = observe(image, mask, SHAPE, once=once)
         state = tiny.random_state(SHAPE.left, SHAPE.right, RANK, dtype=torch.float32)
-        folded, square = fold(state, observe_in_chunks(image, mask, SHAPE, once=once, budget=MANY))
+        folded, squares = fold(state, observe_in_chunks(image, mask, SHAPE, once=once, budget=MANY))
         entries = reconstruct(state)
         torch.testing.assert_close(folded, image_of(entries, whole), rtol=1e-4, atol=1e-4)
         residual = (whole.values - entries) * whole.observed
-        assert square == pytest.approx(float((whole.weight * residual.square()).sum()), rel=1e-4)
+        assert float(squares.sum()) == pytest.approx(
+            float((whole.weight * residual.square()).sum()), rel=1e-4
+        )
 
 
 @pytest.mark.parametrize(("patch", "stride"), [(8, 4), (8, 3), (5, 5), (16, 8)])

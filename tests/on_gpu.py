@@ -1,0 +1,72 @@
+"""Cases for a GPU, pretended or real: pictures, a tiny prior, and short runs of every method on a device."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from conftest import picture
+
+from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.methods import builder
+from diffbcp_cli.operators.mask import masked_problem
+from diffbcp_cli.options import METHODS, resolve, takes
+from diffbcp_cli.priors.load import assemble
+from diffbcp_cli.priors.networks import natural
+from diffbcp_cli.random import Seeds
+from diffbcp_cli.run.loop import Chains
+from diffbcp_cli.watch import Watch
+
+NETWORK = {"channels": [8, 16], "blocks": [1, 1], "embedding_channels": 16, "takes_mask": True}
+OTHERS = {
+    "gather": {"missing": 0.95, "side": 48, "decomposition": "cp"},
+    "complement": {"missing": 0.05, "decomposition": "cp"},
+    "shared": {"missing": 0.0, "decomposition": "cp"},
+    "reshape": {"tensorize": "reshape"},
+    "conjugate gradients": {"tensorize": "reshape", "rank": 100, "block": 100, "prior": "none"},
+    "chunks": {"chunks": 4, "atom_patches": 0, "prior": "none"},
+    "chunks and atoms": {"chunks": 4, "atom_patches": 6},
+    "tensor train": {"decomposition": "tt"},
+    "tensor ring": {"decomposition": "tr", "rank": 3},
+    "paper": {"solver": "paper", "prior_scale": "fit", "iterations": 3, "burn_in": 1},
+    "calibrated samples": {"calibrate": True, "chains": 2, "save": ("mean", "std", "samples", "prior")},
+    "windows": {"window": 64, "side": 80, "prior": "none"},
+    "langevin, all known": {"method": "langevin", "missing": 0.0, "save": ("mean", "std", "samples")},
+    "langevin, calibrated": {"method": "langevin", "calibrate": True},
+}
+"""What a run of diffbcp, or of another method that is named, can be like."""
+CASES = {**{name: {"method": name} for name in METHODS if METHODS[name].own_prior is None}, **OTHERS}
+
+
+def options_of(device, *, chunks=0, missing=0, side=0, **given):
+    """A short run; an option that its method does not take is left out."""
+    short = {"iterations": 5, "burn_in": 2, "rank": 6, "block": 4, "patch_size": 8, "finish": 2}
+    wanted = {"method": "diffbcp", **short, **given, "device": device}
+    if wanted["method"] == "diffbcp" and "sampler" in METHODS["diffbcp"].options:
+        wanted["sampler"] = "split-gibbs"
+    return resolve({key: value for key, value in wanted.items() if takes(wanted["method"], key)})
+
+
+def damaged(*, side=32, missing=0.5, **_):
+    pixels = picture(side, side).astype(np.float32)
+    return pixels, np.random.default_rng(1).random(pixels.shape) >= missing
+
+
+def tiny_prior(device, dtype=torch.float32, **more):
+    torch.manual_seed(0)
+    return assemble(natural.build(NETWORK, {}), device=torch.device(device), dtype=dtype, **more)
+
+
+def run(device, case, prior=None):
+    """A whole run; the restoration."""
+    options = options_of(device, **case)
+    if prior is None and options.prior != "none" and METHODS[options.method].takes_prior:
+        prior = tiny_prior(device, scale=options.prior_scale)
+    return restore(*damaged(**case), options, prior=prior)
+
+
+def chains(device, *, prior=None, noise_std=0.1, count=1, burn_in=2, **given):
+    """Chains of one method."""
+    options, where = options_of(device, **given), torch.device(device)
+    problem = masked_problem(*damaged(**given), noise_std=noise_std, device=where)
+    method = builder(options.method)(problem, prior, options, Seeds(0, ""), Watch())
+    return Chains(method, Seeds(0, ""), count, burn_in, range(0), where, Watch())

@@ -1,0 +1,268 @@
+"""On a GPU, which is pretended: nothing that the device refuses, few waits, and a run that goes on where it was."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from itertools import islice
+
+import on_gpu
+import pytest
+import torch
+from on_gpu import CASES
+from pretend import KINDS, DeviceError, Gpu
+
+from diffbcp_cli import random, transfer, tree
+from diffbcp_cli.estimators import hold_out
+from diffbcp_cli.lowrank import cp, grams, quantised, solve, stream
+from diffbcp_cli.methods import diffbcp, state_classes, tctv
+from diffbcp_cli.operators import mask
+from diffbcp_cli.priors import sizes
+from diffbcp_cli.run import posterior
+from diffbcp_cli.run.loop import SNAPSHOT_CLASSES
+
+WAITS = 6  # for the GPU in one iteration
+LAUNCHES_OF_A_BLOCK = 230  # operations on it for one block of components
+LAUNCHES_OF_A_CALL = 80  # and for one call of the tiny prior, with what is around it
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+FAST = ("diffbcp", "langevin", "daps", "calibrated samples")
+
+
+@every_kind
+@pytest.mark.parametrize(
+    "case", [case if case in FAST else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
+def test_a_run_asks_nothing_of_the_device_that_it_refuses(kind, case, monkeypatch):
+    chunks = CASES[case].get("chunks")
+    if chunks:
+        monkeypatch.setattr(diffbcp, "IN_CHUNKS", chunks)
+    with Gpu(kind) as gpu:
+        found = on_gpu.run(kind, CASES[case])
+    assert torch.from_numpy(found.mean).isfinite().all()
+    assert found.std is None or torch.from_numpy(found.std).isfinite().all()
+    assert gpu.waits.total() > 0
+
+
+@every_kind
+def test_a_prior_in_tiles_and_with_a_mask_is_called_without_waiting(kind):
+    dtype = torch.bfloat16 if kind == "cuda" else torch.float32
+    with Gpu(kind) as gpu, torch.no_grad():
+        prior = on_gpu.tiny_prior(kind, dtype)
+        tiled = sizes.Tiled(prior.prior, size=24, overlap=8, multiple=4, batch=2)
+        x, known = torch.zeros(2, 3, 32, 40, device=kind), torch.ones(2, 3, 32, 40, device=kind) > 0
+        for one in (prior, prior.prior, tiled):
+            one.denoise(x, 0.3), one.fill(x, known, 0.3)
+        gpu.reset()
+        for one in (prior, prior.prior, tiled):
+            one.denoise(x, 0.3), one.fill(x, known, 0.3)
+    assert not gpu.waits, gpu.waits
+    assert gpu.types[f"convolution {dtype}"] > 0
+
+
+# --- planted mistakes ------------------------------------------------------------------------------------
+
+MISTAKES = [
+    (cp, "initial", "[cosines(size).to(device) for", "[cosines(size) for", "diffbcp", "cuda"),
+    (grams, "plan", ".to(weight.device)", "", "diffbcp", "cuda"),
+    (grams, "plan", "_plan(weight.cpu(), observed.cpu(),", "_plan(weight, observed,", "shared", "cuda"),
+    (stream, "observe_some", "[:count].to(image.device)", "[:count]", "chunks and atoms", "cuda"),
+    (cp, "draw_weights", "not has_float64(gram.device)", "False", "diffbcp", "mps"),
+    (transfer, "fetch", "for t in tensors]).cpu()", "for t in tensors])", "langevin", "mps"),
+    (transfer, "sums", "has_float64(x.device)", "True", "langevin", "mps"),
+    (random, "integer", "of_host(rng)", "rng", "langevin", "cuda"),
+    (random, "normal", "device=rng.device, ", "", "langevin", "cuda"),
+    (posterior, "probe", ".cpu()", "", "langevin", "cuda"),
+    (mask, "masked_problem", "np.float32(GREY)), device)", "np.float32(GREY)))", "langevin", "cuda"),
+    (hold_out, "_tensor", ".to(like.device)", "", "langevin, calibrated", "cuda"),
+    (quantised, "rounded", "double(core)", "core.double()", "putt", "mps"),
+    (tctv, "build", "where_float64(problem)", "problem", "tctv", "mps"),
+]  # fmt: skip
+"""A line that is wrong on one device: where, what is there, what is planted, the case and the device that show it."""
+
+
+def planted(module, name, right, wrong):
+    """A function of a module with a mistake in it."""
+    source = inspect.getsource(getattr(module, name))
+    assert source.count(right) >= 1, "the line has changed: plant the mistake anew"
+    scope = dict(vars(module))
+    exec(compile(f"from __future__ import annotations\n{source.replace(right, wrong)}", name, "exec"), scope)
+    return scope[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mistake", MISTAKES, ids=lambda m: f"{m[0].__name__.split('.')[-1]}.{m[1]}: {m[2][:30]}"
+)
+def test_a_planted_mistake_is_found(mistake, monkeypatch):
+    module, name, right, wrong, case, kind = mistake
+    found, real = planted(module, name, right, wrong), getattr(module, name)
+    for other in list(sys.modules.values()):
+        if getattr(other, "__name__", "").startswith("diffbcp_cli") and getattr(other, name, None) is real:
+            monkeypatch.setattr(other, name, found)
+    monkeypatch.setattr(diffbcp, "IN_CHUNKS", CASES[case].get("chunks", diffbcp.IN_CHUNKS))
+    with Gpu(kind), pytest.raises((DeviceError, TypeError, RuntimeError)):
+        on_gpu.run(kind, CASES[case])
+
+
+# --- a run goes on where it was --------------------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("method", ["diffbcp", "langevin", "daps"])
+def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(kind, method):
+    def begin():
+        return on_gpu.chains(kind, method=method, prior=on_gpu.tiny_prior(kind), count=2)
+
+    classes = (*SNAPSHOT_CLASSES, *state_classes(method))
+    with Gpu(kind):
+        whole, first, second = begin(), begin(), begin()
+        list(whole.steps(5))
+        list(islice(first.steps(5), 7))
+        tensors, plain = tree.pack(first.snapshot(planned={}, seconds=0.0))
+        assert all(type(tensor) is torch.Tensor for tensor in tensors.values())  # on the host
+        second.resume(tree.unpack(plain, tensors, classes=classes, device=torch.device(kind)))
+        list(second.steps(5))
+        assert torch.equal(whole.posterior.image.mean.cpu(), second.posterior.image.mean.cpu())
+
+
+@every_kind
+def test_both_generators_of_a_device_go_on(kind):
+    with Gpu(kind):
+        rng = random.generator(3, kind)
+        random.normal((3,), rng=rng), random.permutation(5, rng=rng)
+        state = rng.get_state()
+
+        def draws():
+            return [random.normal((4,), rng=rng).cpu(), random.gamma(torch.ones(4), rng=rng)]
+
+        first = draws()
+        rng.set_state(state[None][0])
+        assert all(torch.equal(one, other) for one, other in zip(first, draws(), strict=True))
+
+
+def test_the_state_of_a_generator_may_be_a_part_of_a_larger_tensor():
+    """torch 2.13 reads such a state from the start of its storage and crashes; `Twin` copies it."""
+    with Gpu("cuda"):
+        one, other = random.generator(3, "cuda"), random.generator(4, "cuda")
+        stacked = torch.stack([other.get_state(), one.get_state()])
+        other.set_state(stacked[1])
+        assert torch.equal(random.normal((4,), rng=one).cpu(), random.normal((4,), rng=other).cpu())
+
+
+# --- few waits -------------------------------------------------------------------------------------------
+
+BUSY = {
+    "dense": {"rank": 24, "block": 6},
+    "gather": {"rank": 24, "block": 6, "missing": 0.95},
+    "shared": {"rank": 24, "block": 6, "missing": 0.0},
+    "chunks": {"rank": 24, "block": 6, "chunks": 4, "atom_patches": 0},
+    "langevin": {"method": "langevin", "noise_std": None},
+    "pnp-dm": {"method": "pnp-dm"},
+    "daps": {"method": "daps"},
+}
+
+
+@pytest.mark.parametrize("case", BUSY)
+def test_an_iteration_rarely_waits_for_the_gpu(case, monkeypatch):
+    given = {"side": 48, "iterations": 60, "adapt_rank": False, **BUSY[case]}
+    if "chunks" in given:
+        monkeypatch.setattr(diffbcp, "IN_CHUNKS", given["chunks"])
+    with Gpu("cuda") as gpu:
+        steps = on_gpu.chains("cuda", prior=on_gpu.tiny_prior("cuda"), **given).steps(8)
+        for _ in range(5):
+            next(steps)
+        for _ in range(2):
+            gpu.reset()
+            next(steps)
+            assert gpu.waits.total() <= WAITS, dict(gpu.waits)
+    if case == "dense":
+        assert gpu.launches <= 4 * LAUNCHES_OF_A_BLOCK + 2 * LAUNCHES_OF_A_CALL
+
+
+def test_a_factorisation_that_fails_is_drawn_again_and_looked_at(monkeypatch):
+    """The first sweep on trust has a bad factor, which is seen once at its end; the chain is that of a good one."""
+    real, calls = torch.linalg.cholesky_ex, []
+
+    def first_fails(matrix):
+        factor, info = real(matrix)
+        calls.append(matrix.dtype)
+        return factor, info + (len(calls) == bad)
+
+    def image():
+        calls.clear()
+        with Gpu("cuda"):
+            steps = on_gpu.chains("cuda", prior="none", rank=8, block=4).steps(1)
+            return next(steps).image.cpu()
+
+    monkeypatch.setattr(solve.torch.linalg, "cholesky_ex", first_fails)
+    bad = -1
+    good = image()
+    count, bad = len(calls), 2
+    assert torch.equal(image(), good)
+    assert len(calls) == 2 * count
+
+
+@every_kind
+def test_where_float32_fails_float64_is_asked_and_where_there_is_none_the_host(kind):
+    rough = torch.tensor([[1.0, 1.0], [1.0, 1.0 + 1e-9]], dtype=torch.float64)
+    with Gpu(kind):
+        q = (rough + 1e-12 * torch.eye(2)).float().to(kind)[None]
+        q = torch.cat([q, torch.eye(2, device=kind)[None]])
+        q[0, 1, 1] -= 6e-8  # not positive definite in float32 by rounding alone
+        with pytest.raises(solve.NumericalError, match="of a test"):
+            solve.draw_from_precision(q, q[:, 0], q[:, 0], what="a test")
+        weights = cp.draw_weights(
+            torch.full((2, 2), 1e8, device=kind),
+            torch.ones(2, device=kind),
+            torch.ones(2).double(),
+            rng=random.generator(0, kind),
+        )
+        assert weights.isfinite().all()
+
+
+# --- the pretended device itself -------------------------------------------------------------------------
+
+
+def test_the_pretended_gpu_refuses_what_a_real_one_refuses():
+    with Gpu("cuda"):
+        x, rng = torch.ones(3, 3, device="cuda"), torch.Generator(device="cuda")
+        for wrong in (
+            lambda: x + torch.ones(3, 3),
+            lambda: torch.ones(3, 3) @ x,
+            lambda: torch.arange(3)[torch.zeros(2, dtype=torch.long, device="cuda")],
+            lambda: torch.randn(3, generator=rng),
+            lambda: torch.randn(3, device="cuda", generator=torch.Generator()),
+            lambda: torch.zeros(3, 3).add_(x),
+        ):
+            with pytest.raises(DeviceError):
+                wrong()
+        with pytest.raises(TypeError, match="numpy"):
+            x.numpy()
+        assert float((x * torch.tensor(2.0)).sum()) == 18  # a number of the host may take part
+        assert x[torch.tensor([0, 1])].shape == (2, 3)  # and indices
+    with Gpu("mps"):
+        y = torch.ones(3, 3, device="mps")
+        for wrong in (y.double, lambda: y.sum(dtype=torch.float64), lambda: torch.linalg.eigh(y)):
+            with pytest.raises(DeviceError):
+                wrong()
+
+
+def test_the_pretended_gpu_counts_waits():
+    with Gpu("cuda") as gpu:
+        x = torch.ones(4, device="cuda")
+        gpu.reset()
+        x.cpu(), float(x.sum()), bool(x.any()), x[x > 0], x.tolist(), x.nonzero()
+        assert gpu.waits.total() == 6
+        torch.ones(4).to("cuda")
+        assert gpu.waits.total() == 7
+        torch.ones(4).pin_memory().to("cuda", non_blocking=True)
+        assert (gpu.waits.total(), gpu.asynchronous) == (7, 1)
+
+
+def test_the_pretended_gpu_computes_what_the_processor_computes():
+    x = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    expected = on_gpu.tiny_prior("cpu").denoise(x, 0.3)
+    with Gpu("cuda"):
+        assert torch.equal(on_gpu.tiny_prior("cuda").denoise(x.to("cuda"), 0.3).cpu(), expected)
