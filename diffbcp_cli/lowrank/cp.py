@@ -177,10 +177,8 @@ def draw_weights(gram: Tensor, linear: Tensor, shrinkage: Tensor, *, rng: Genera
     if not has_float64(gram.device):
         gram, linear, noise = fetch(gram, linear, noise)
     precision = gram.double() + torch.diag(1.0 / send(shrinkage, gram.device))
-    drawn = draw_from_precision(
-        precision[None], linear.double()[None], noise.double()[None], what="the weights"
-    )
-    return drawn[0]
+    batch = (part.double()[None] for part in (precision, linear, noise))
+    return draw_from_precision(*batch, what="the weights")[0]
 
 
 def square_norms(state: State) -> list[Tensor]:
