@@ -96,15 +96,27 @@ class Bar(Watch):
         if self.quiet:
             return
         if progress.stage != self.stage:
-            self.bar.stop()
-            self.stage, self.bar = progress.stage, _bar_of(progress.stage)
-            shown = self.name if progress.stage == "sampling" else f"{self.name}, {progress.stage}"
-            self.task = self.bar.add_task(escape(printable(shown)), total=progress.total, numbers="")
-            self.bar.start()
+            self._begin(progress)
         numbers = "  ".join(
             form.format(progress.numbers[name]) for name, form in _NUMBERS.items() if name in progress.numbers
         )
         self.bar.update(self.task, completed=progress.done, total=progress.total, numbers=numbers)
+
+    def _begin(self, progress: Progress) -> None:
+        """Go over to another stage. That of the sampling has a bar of its own, the others share one."""
+        shown = self.name if progress.stage == "sampling" else f"{self.name}, {progress.stage}"
+        shown, shared = (
+            escape(printable(shown)),
+            "sampling" not in (self.stage, progress.stage) and self.stage,
+        )
+        self.stage = progress.stage
+        if shared:
+            self.bar.update(self.task, description=shown, total=progress.total)
+            return
+        self.bar.stop()
+        self.bar = _bar_of(progress.stage)
+        self.task = self.bar.add_task(shown, total=progress.total, numbers="")
+        self.bar.start()
 
     def cancelled(self) -> bool:
         """Whether the user has asked to stop."""
@@ -115,7 +127,8 @@ def _bar_of(stage: str) -> RichProgress:
     """The bar of one stage; that of the sampling stays on the screen."""
     columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(bar_width=None)]
     if stage != "sampling":
-        return RichProgress(*columns, TimeRemainingColumn(), console=err, transient=True)
+        hidden = not err.is_terminal  # it would leave an empty line there
+        return RichProgress(*columns, TimeRemainingColumn(), console=err, transient=True, disable=hidden)
     columns += [MofNCompleteColumn(), TextColumn("{task.fields[numbers]}")]
     return RichProgress(*columns, TimeRemainingColumn(elapsed_when_finished=True), console=err)
 
@@ -125,6 +138,8 @@ def summary(record: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     width, height, channels = record["size"]
     table.add_row("size", f"{width} x {height}, {'grey' if channels == 1 else 'RGB'}, {record['depth']}")
+    if stack := record.get("stack"):
+        table.add_row("pictures", str(len(stack["pages"])))
     table.add_row("filled", f"{100 * record['missing_share']:.1f} %")
     if noise := record.get("noise"):
         by_prior = ", by the prior; the bar shows that of the draws"

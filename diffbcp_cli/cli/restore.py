@@ -151,15 +151,16 @@ def _job(request: Request, recipe: Recipe, found: Taken) -> Job:
 
 def _run_one(job: Job, recipe: Recipe, found: Taken, stop: Stop) -> None:
     """Restore one photograph with a progress bar, and print the paths that were written, or the picture itself."""
-    from ..jobs.earlier import earlier_result
+    from ..jobs.earlier import earlier_result, mean_of
     from ..jobs.one import restore_photo
     from ..jobs.session import Session
 
     common, quiet = found.common, found.common.quiet
     earlier = earlier_result(job, recipe.given, overwrite=common.overwrite)
     if earlier is not None and earlier.changed is None:
-        render.note(f"{job.target.mean} is there already; --overwrite does it again")
-        _show(dict(earlier.record), [job.target.mean], common)
+        there = mean_of(earlier.record, job.target)
+        render.note(f"{there} is there already; --overwrite does it again")
+        _show(dict(earlier.record), [there], common)
         return
     session = Session(
         recipe.given,

@@ -12,7 +12,7 @@ from ..options import Given, Options, check, resolve, to_mapping
 from ..photos import files, masks
 from ..photos import photo as images
 from ..photos.results import Record, read_record
-from ..photos.targets import RECORD
+from ..photos.targets import RECORD, Target
 from .job import Job, mask_digest
 
 # options that say how a result is computed, not what it is
@@ -49,9 +49,16 @@ def earlier_result(job: Job, given: Given | Options, *, overwrite: bool = False)
             f"{path} is the record of {record['photo']}, not of {job.photo}",
             hint="name another folder with -o; --overwrite replaces the result",
         )
-    if not record["finished"] or not job.target.mean.exists():
+    if not record["finished"] or not mean_of(record, job.target).exists():
         return None
     return Earlier(record, _changed(record, job, given))
+
+
+def mean_of(record: Record, target: Target) -> Path:
+    """The file of the mean: that of a stack has the suffix of the stack."""
+    first = next(iter(record.get("files") or ()), None)
+    stack = "stack" in record and isinstance(first, str)
+    return target.folder / Path(str(first)).name if stack else target.mean
 
 
 def changed_options(then: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str]) -> list[str]:

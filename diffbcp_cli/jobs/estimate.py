@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from .. import priors as weights
 from ..errors import DiffbcpError, ModelError
 from ..estimators.refine import calls_after
 from ..options import LARGE, Given, Options, resolve, takes
+from ..photos import stacks
 from ..photos.masks import missing_share
+from ..photos.stacks import Stack
 from ..run.damage import damage_windows
 from ..run.memory import kept_of_windows, need, over_budget, window_side
 from ..watch import Watch
@@ -76,11 +80,22 @@ def look(jobs: Sequence[Job], cfg: Given | Options, prior: NeededPrior | None) -
     for job in jobs:
         watch = Warnings(Watch())
         try:
+            stack = stacks.open_stack(job.photo, max_pixels=job.max_pixels)
+            if stack is not None:
+                yield _look_at_stack(job, stack, cfg, prior)
+                continue
             opened = read_job(job, watch)
         except Exception as error:  # becomes a line of the overview
             yield Look(job.name, error=explain(error))
             continue
         yield _look(job.name, opened, cfg, prior, tuple(watch.heard))
+
+
+def _look_at_stack(job: Job, stack: Stack, cfg: Given | Options, prior: NeededPrior | None) -> Look:
+    """What a stack costs: as many times what its first page costs, all of it worked on."""
+    photo = stacks.photo_of_page(stack, 0, job.photo)
+    found = _look(job.name, Opened(job, photo, np.ones(photo.pixels.shape, bool)), cfg, prior, stack.notes)
+    return replace(found, seconds=len(stack.pages) * found.seconds)
 
 
 def _look(

@@ -41,6 +41,12 @@ class Job:
         """What is done: inpaint or denoise."""
         return "denoise" if self.mask is None else "inpaint"
 
+    def as_named(self) -> tuple[str, str | None]:
+        """Photograph and mask as the record names them: whole paths, or the word that was given."""
+        own_file = self.inputs[1:]
+        mask = own_file[0].absolute() if own_file else self.mask
+        return self.origin or str(self.photo.absolute()), None if mask is None else str(mask)
+
     @property
     def inputs(self) -> list[Path]:
         """The files that the job reads, which no result may replace."""

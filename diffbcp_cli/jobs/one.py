@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from .. import __version__
 from ..devices import pick_device, use_threads
 from ..errors import DiffbcpError, OutputError
 from ..options import Given, Options, resolve, to_mapping
-from ..photos import checkpoints, files, lock, masks, results
+from ..photos import checkpoints, files, lock, masks, results, stacks
 from ..photos.results import Record
 from ..photos.targets import CHECKPOINT, KINDS
 from ..priors import LoadedPrior
@@ -24,21 +24,9 @@ from .checkpoint import identity, start_from
 from .earlier import earlier_result, plain_options
 from .job import Job, Opened, Warnings, check_outputs, mask_digest, read_job
 from .peak import PeakMemory
-from .report import Report, Status, failed, interrupted, of_record
+from .report import Report, Saved, Status, failed, interrupted, of_record
 from .session import Checkpoint, Resume, Session, restore
-
-
-@dataclass(frozen=True)
-class Saved:
-    """What came of a job. files: those that were written, or the mean that was there already.
-
-    warnings: what the user should look at.
-    """
-
-    status: Status
-    files: list[Path]
-    record: Record
-    warnings: tuple[str, ...] = ()
+from .stack import restore_stack
 
 
 def restore_photo(job: Job, session: Session, watch: Watch | None = None) -> Saved:
@@ -49,6 +37,9 @@ def restore_photo(job: Job, session: Session, watch: Watch | None = None) -> Sav
     there already, of the same inputs and options, is left as it is.
     """
     watch = watch or Watch()
+    stack = stacks.open_stack(job.photo, max_pixels=job.max_pixels)
+    if stack is not None:
+        return restore_stack(job, stack, session, watch, restore_photo)
     opened = read_job(job, watch)
     check_outputs(opened, session.usual, watch)
     waiting = _say_waiting(watch) if session.wait else None
@@ -136,11 +127,12 @@ def _record(
 ) -> Record:
     """What the JSON file says."""
     job, photo, options = opened.job, opened.photo, found.options
+    named, mask = job.as_named()
     trace = found.traces[0] if found.traces else Trace()
     record: Record = {
         "command": job.command,
-        "photo": job.origin or str(job.photo.absolute()),
-        "mask": _named(job),
+        "photo": named,
+        "mask": mask,
         "mask_polarity": job.polarity,
         "name": job.name,
         "digest": {"photo": photo.digest, "mask": mask_digest(job)},
@@ -167,12 +159,6 @@ def _record(
     if len(found.traces) > 1:
         record["traces"] = [dict(trace) for trace in found.traces]
     return record
-
-
-def _named(job: Job) -> str | None:
-    """The mask as the record names it: the path of its file, or the word that was given."""
-    own_file = job.inputs[1:]
-    return str(own_file[0].absolute()) if own_file else None if job.mask is None else str(job.mask)
 
 
 def versions() -> dict[str, str]:

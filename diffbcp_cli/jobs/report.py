@@ -22,6 +22,19 @@ _INTERNAL = ("disk_full", "busy")
 
 
 @dataclass(frozen=True)
+class Saved:
+    """What came of a job. files: those that were written, or the mean that was there already.
+
+    warnings: what the user should look at.
+    """
+
+    status: Status
+    files: list[Path]
+    record: Record
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """What came of one photograph.
 

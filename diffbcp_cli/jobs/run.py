@@ -10,6 +10,7 @@ from typing import Literal
 from ..devices import free_memory, pick_device, usable_cores
 from ..options import Given, Options
 from . import pool as local
+from .earlier import mean_of
 from .job import Job
 from .plan import Plan
 from .pool import Stopping, Tell
@@ -56,7 +57,7 @@ def run(
 
     yield from (refused(bad) for bad in plan.bad)
     for job, record in plan.finished:
-        yield of_record(job, "skipped", record, files=[job.target.mean])
+        yield of_record(job, "skipped", record, files=[mean_of(record, job.target)])
     waiting = {job.name: job for job in plan.jobs}
     engine = _engine(plan, session.usual, sharing, tell, ending)
     busy: dict[str, Report] = {}

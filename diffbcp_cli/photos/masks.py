@@ -155,19 +155,25 @@ def _read_image(path: Path, polarity: Polarity, max_pixels: int) -> Bools:
     return white if polarity == "white-keeps" else ~white
 
 
-def _read_array(path: Path) -> Bools:
+def load_mask(path: Path) -> Bools:
+    """The array of a mask file, of any shape: True = observed."""
     try:
         stored = load_array(read_bytes(path))
     except ValueError as error:
         raise MaskError(f"{path.name} is not a .npy array", hint="save it with numpy.save") from error
-    if stored.ndim not in (2, 3) or not stored.size:
-        raise MaskError(
-            f"{path.name} has shape {stored.shape}", hint="save (height, width), 1 = observed, 0 = missing"
-        )
     observed = stored.astype(bool) if stored.dtype.kind in "biuf" else np.zeros(stored.shape, bool)
     if not np.array_equal(observed, stored):
         raise MaskError(
             f"{path.name} has values other than 0 and 1", hint="save booleans: 1 = observed, 0 = missing"
+        )
+    return observed
+
+
+def _read_array(path: Path) -> Bools:
+    observed = load_mask(path)
+    if observed.ndim not in (2, 3) or not observed.size:
+        raise MaskError(
+            f"{path.name} has shape {observed.shape}", hint="save (height, width), 1 = observed, 0 = missing"
         )
     return observed.reshape(*observed.shape[:2], -1)
 

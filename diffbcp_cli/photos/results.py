@@ -67,6 +67,7 @@ class Record(TypedDict, total=False):
     trace: dict[str, Any]
     traces: list[dict[str, Any]]
     notes: list[str]
+    stack: dict[str, Any]
     files: list[str]
 
 

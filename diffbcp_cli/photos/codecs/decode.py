@@ -87,19 +87,27 @@ class Raster:
     turn: int = 1
 
 
-def decode(data: bytes, name: str, *, max_pixels: int) -> Raster:
-    """Decode an image file; `name` is what errors call it."""
+def decode(data: bytes, name: str, *, max_pixels: int, page: int | None = None) -> Raster:
+    """Decode an image file; `name` is what errors call it. page: of a file of several, None if it must hold one."""
     if not data:
         raise InputError(f"{name} is empty", hint=_READABLE)
+    with guarded(name, max_pixels):
+        if data.startswith(np.lib.format.MAGIC_PREFIX):
+            return _decode_npy(data, name, max_pixels)
+        if tiff.is_tiff(data):
+            decoded = _decode_tiff(data, name, max_pixels, page)
+        else:
+            decoded = _decode_pillow(data, name)
+        more, lost = metadata.read(data, decoded.exif, decoded.turn)
+        return replace(decoded, more=more, notes=decoded.notes + lost)
+
+
+@contextmanager
+def guarded(name: str, max_pixels: int) -> Iterator[None]:
+    """Turn whatever decoders raise on damaged data into a sentence; keep their talk off the screen."""
     try:
         with _silent_c_libraries(), _pillow_manners(max_pixels):
-            if data.startswith(np.lib.format.MAGIC_PREFIX):
-                return _decode_npy(data, name, max_pixels)
-            decoded = (
-                _decode_tiff(data, name, max_pixels) if tiff.is_tiff(data) else _decode_pillow(data, name)
-            )
-            more, lost = metadata.read(data, decoded.exif, decoded.turn)
-            return replace(decoded, more=more, notes=decoded.notes + lost)
+            yield
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise InputError(
             f"{name} has more than {max_pixels / 1e6:g} million pixels",
@@ -188,12 +196,12 @@ def _decode_npy(data: bytes, name: str, max_pixels: int) -> Raster:
     return Raster(samples.astype(samples.dtype.newbyteorder("=")), "NPY")
 
 
-def _decode_tiff(data: bytes, name: str, max_pixels: int) -> Raster:
+def _decode_tiff(data: bytes, name: str, max_pixels: int, number: int | None) -> Raster:
     with tifffile.TiffFile(io.BytesIO(data)) as tif:
-        pages = tiff.pictures(tif)
-        page = pages[0]
+        pages = tiff.pictures(tif) if number is None else tiff.pictures(tif, tiff.MOST_PAGES)
+        page = pages[number or 0]
         check_size(page.imagewidth, page.imagelength, name)
-        check_frames(len(pages) * page.imagedepth, name, "pages")
+        check_frames((len(pages) if number is None else 1) * page.imagedepth, name, "pages")
         if tiff.needs_pillow(page):
             return _decode_pillow(data, name, page=page.index)
         if page.dtype not in (np.uint8, np.uint16, np.float16, np.float32, np.float64):

@@ -14,7 +14,7 @@ from PIL import Image, TiffImagePlugin
 from . import jpeg, png, tiff
 from .described import Metadata
 
-_DPI = (282, 283, 296)  # tags of TIFF and EXIF: resolution across and down, and its unit
+RESOLUTION = (282, 283, 296)  # tags of TIFF and EXIF: resolution across and down, and its unit
 _XMP, _IPTC = 700, 33723  # tags of TIFF
 _INCH = {2: 1.0, 3: 2.54}  # units of a resolution, in inches
 _MOST_DPI = 65535
@@ -63,7 +63,7 @@ def _read(data: bytes) -> Metadata:
 def _read_tiff(data: bytes) -> Metadata:
     with tifffile.TiffFile(io.BytesIO(data)) as tif:
         tags = tiff.pictures(tif)[0].tags
-        across, down, unit = (tags.valueof(tag) for tag in _DPI)
+        across, down, unit = (tags.valueof(tag) for tag in RESOLUTION)
         xmp, iptc = tags.valueof(_XMP), tags.valueof(_IPTC)
     inch = _INCH.get(int(unit or 2))
     dpi = None if inch is None or not (across and down) else (_number(across) * inch, _number(down) * inch)
@@ -83,10 +83,10 @@ def _dpi_of_exif(exif: bytes | None) -> tuple[float, float] | None:
         return None
     found = Image.Exif()
     found.load(exif)
-    inch = _INCH.get(int(found.get(_DPI[2], 2)))
-    if inch is None or not (found.get(_DPI[0]) and found.get(_DPI[1])):
+    inch = _INCH.get(int(found.get(RESOLUTION[2], 2)))
+    if inch is None or not (found.get(RESOLUTION[0]) and found.get(RESOLUTION[1])):
         return None
-    return float(found[_DPI[0]]) * inch, float(found[_DPI[1]]) * inch
+    return float(found[RESOLUTION[0]]) * inch, float(found[RESOLUTION[1]]) * inch
 
 
 def _sane(dpi: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -128,7 +128,7 @@ def tags(held: Metadata) -> dict[int, object]:
     """The tags of a TIFF that hold it."""
     found: dict[int, object] = {}
     if held.dpi:
-        found = {_DPI[0]: held.dpi[0], _DPI[1]: held.dpi[1], _DPI[2]: 2}
+        found = {RESOLUTION[0]: held.dpi[0], RESOLUTION[1]: held.dpi[1], RESOLUTION[2]: 2}
     if held.xmp:
         found[_XMP] = held.xmp
     if held.iptc:
@@ -143,7 +143,7 @@ def with_dpi(exif: bytes | None, held: Metadata) -> bytes:
     found = Image.Exif()
     if exif:
         found.load(exif)
-    for tag, value in zip(_DPI, held.dpi, strict=False):
+    for tag, value in zip(RESOLUTION, held.dpi, strict=False):
         found[tag] = TiffImagePlugin.IFDRational(value)
-    found[_DPI[2]] = 2
+    found[RESOLUTION[2]] = 2
     return found.tobytes()

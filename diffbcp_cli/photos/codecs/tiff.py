@@ -25,6 +25,7 @@ from . import opencv
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # keeps its doubts off stderr
 
 MAX_PAGES = 64
+MOST_PAGES = 10_000  # of a stack
 SMALLEST_TILE = 8  # pixels; the standard says 16
 _ZSTANDARD = 50000
 # none, three kinds of fax, LZW, two of JPEG, deflate (two numbers), PackBits, LZMA: read without imagecodecs
@@ -41,12 +42,12 @@ def is_tiff(data: bytes) -> bool:
     return data[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
-def pictures(tif: tifffile.TiffFile) -> list[tifffile.TiffPage]:
+def pictures(tif: tifffile.TiffFile, most: int = MAX_PAGES) -> list[tifffile.TiffPage]:
     """Return the pages that are pictures of their own, not thumbnails or masks of another.
 
-    A damaged file may claim pages without end: after MAX_PAGES nobody looks.
+    A damaged file may claim pages without end: after `most` nobody looks.
     """
-    pages = [page for page in itertools.islice(tif.pages, MAX_PAGES) if isinstance(page, tifffile.TiffPage)]
+    pages = [page for page in itertools.islice(tif.pages, most) if isinstance(page, tifffile.TiffPage)]
     own = [page for page in pages if not page.subfiletype & (_REDUCED | _TRANSPARENCY_MASK)]
     return own or pages[:1]
 
