@@ -198,6 +198,19 @@ def test_without_its_package_heic_is_unsupported_and_not_damaged(tmp_path):
     assert "needs the package pillow-heif" in done.stderr
 
 
+def test_what_is_no_picture_is_not_called_damaged_whatever_is_installed(tmp_path):
+    """In a process of its own: another test may have let Pillow open HEIC."""
+    (tmp_path / "a.png").write_bytes(b"not a picture")
+    code = (
+        "import sys; from pathlib import Path;"
+        "from diffbcp_cli.photos.photo import read_photo; read_photo(Path(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.png")], capture_output=True, text=True
+    )
+    assert "is not an image" in done.stderr
+
+
 def test_a_damaged_heic_is_damaged(tmp_path):
     pytest.importorskip("pillow_heif")
     (tmp_path / "a.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(100))

@@ -31,11 +31,10 @@ from ...errors import InputError
 from . import metadata, png16, tiff
 from .described import NOTHING, Metadata
 from .exif import read_exif, upright
-from .openers import find_opener
+from .openers import formats_of
 
 MIN_SIDE = 16
 _ICC = 34675  # the tag of a TIFF file
-_FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "AVIF", "HEIF")
 _READABLE = "PNG, JPEG, WebP, TIFF, BMP, HEIC, AVIF and .npy files can be read"
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # what matters is raised too
 # What decoders raise on damaged data; a MemoryError or a Ctrl-C is none of it.
@@ -220,8 +219,7 @@ def _decode_tiff(data: bytes, name: str, max_pixels: int, number: int | None) ->
 
 
 def _decode_pillow(data: bytes, name: str, *, page: int = 0) -> Raster:
-    find_opener(data, name)
-    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+    with Image.open(io.BytesIO(data), formats=formats_of(data, name)) as image:
         check_size(*image.size, name)
         form = str(image.format)
         if form not in ("TIFF", "MPO"):  # those pages are counted already; a camera's JPEG with previews

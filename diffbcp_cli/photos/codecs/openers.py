@@ -7,9 +7,11 @@ from PIL import features
 from ...errors import InputError
 from .signatures import suffix_of
 
+_USUAL = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF")
 
-def find_opener(data: bytes, name: str) -> None:
-    """Let Pillow open HEIC, or say which package it needs for it and for AVIF."""
+
+def formats_of(data: bytes, name: str) -> tuple[str, ...]:
+    """What Pillow may take the file for. HEIC and AVIF are an error where Pillow cannot open them."""
     suffix = suffix_of(data)
     if suffix == ".heic":
         try:
@@ -20,8 +22,12 @@ def find_opener(data: bytes, name: str) -> None:
                 hint="pip install 'diffbcp[heif]', or export it as PNG",
             ) from None
         pillow_heif.register_heif_opener()
-    if suffix == ".avif" and not features.check("avif"):
+        return ("HEIF",)
+    if suffix != ".avif":
+        return _USUAL
+    if not features.check("avif"):
         raise InputError(
             f"{name} is an AVIF picture, which needs Pillow 11.3 or newer with AVIF",
             hint="pip install --upgrade pillow, or export it as PNG",
         )
+    return ("AVIF",)
