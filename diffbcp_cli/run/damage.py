@@ -18,8 +18,8 @@ from ..units import Bools, Floats
 from .blend import Window
 
 _CELL = 8  # pixels: damage is looked at in squares of this side
-_CONTEXT = 24  # pixels around the damage, and
-_PER_DEPTH = 2.0  # for each pixel from its inside to its edge, so many more
+_CONTEXT = 16  # pixels around the damage, and
+_PER_DEPTH = 1.5  # for each pixel from its inside to its edge, so many more
 _MOST_CONTEXT = 128
 _FADE = 16  # pixels beyond its piece over which a window's share falls to nothing
 _OVERHEAD = 48 * 48  # pixels that a window costs beyond its own
