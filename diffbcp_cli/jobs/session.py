@@ -8,20 +8,23 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from .. import tree
 from ..devices import pick_device
 from ..errors import InputError
 from ..estimators import hold_out
+from ..estimators.grain import measure_grain, with_grain
 from ..methods import state_classes
 from ..options import Given, Options, resolve
 from ..priors import Download, LoadedPrior, load_prior
 from ..priors.base import Prior
 from ..priors.sizes import FIT_SIDE, Fitted
 from ..problem import Restoration
+from ..random import Seeds
 from ..run.blend import Window
 from ..run.blend import windows as all_over
-from ..run.damage import DamageWindows, damage_windows
+from ..run.damage import DamageWindows, damage_windows, keeps_known
 from ..run.loop import SNAPSHOT_CLASSES, Checkpoints
 from ..run.memory import over_budget, window_side
 from ..run.windows import WINDOWS_CLASSES, restore_in_windows
@@ -113,17 +116,16 @@ def restore(
         prior = Fitted(prior, size=FIT_SIDE)
     checkpoints = _checkpoints(resume or Resume(), options)
     windows = _windows(observed, options, watch)
-    kept = options.observed == "keep" or isinstance(windows, DamageWindows)
-    options = replace(options, observed="keep" if kept else "posterior")
+    options = replace(options, observed="keep" if keeps_known(observed, options) else "posterior")
     if windows is None:
         problem = Whole(pixels, observed, options, prior, name, watch, checkpoints)
-        return _keep(problem.restore(), pixels, observed)
+        return _finish(problem.restore(), pixels, observed, name)
     cut = windows.windows if isinstance(windows, DamageWindows) else windows
     one = partial(_restore_window, prior=prior, watch=watch)
     restored = restore_in_windows(
         pixels, observed, options, cut, one=one, name=name, watch=watch, checkpoints=checkpoints
     )
-    return _keep(restored, pixels, observed)
+    return _finish(restored, pixels, observed, name)
 
 
 def _windows(observed: Bools, options: Options, watch: Watch) -> DamageWindows | list[Window] | None:
@@ -161,12 +163,20 @@ def _restore_window(
     return Whole(pixels, observed, options, prior, name, watch, checkpoints).restore()
 
 
-def _keep(restored: Restoration, pixels: Floats, observed: Bools) -> Restoration:
-    """Known pixels as they were given, if so asked."""
-    if restored.options.observed != "keep":
-        return restored
-    std = None if restored.std is None else np.where(observed, np.float32(0), restored.std)
-    return replace(restored, mean=np.where(observed, pixels, restored.mean), std=std)
+def _finish(restored: Restoration, pixels: Floats, observed: Bools, name: str) -> Restoration:
+    """Known pixels as they were given and grain in what was filled, if so asked."""
+    options = restored.options
+    if options.observed == "keep":
+        std = None if restored.std is None else np.where(observed, np.float32(0), restored.std)
+        restored = replace(restored, mean=np.where(observed, pixels, restored.mean), std=std)
+    matches = options.grain == "match" or (options.grain == "auto" and options.observed == "keep")
+    grain = measure_grain(restored.mean, observed) if matches and not observed.all() else None
+    numbers = {**restored.numbers, "grain": None if grain is None else grain.std}
+    if grain is None:
+        return replace(restored, numbers=numbers)
+    rng = Seeds(options.seed, name).generator("grain", torch.device("cpu"))
+    mean = with_grain(restored.mean, ~observed, grain, rng=rng)
+    return replace(restored, mean=mean, numbers=numbers, maps={**restored.maps, "plain": restored.mean})
 
 
 def _checkpoints(resume: Resume, options: Options) -> Checkpoints:

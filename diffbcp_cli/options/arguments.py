@@ -68,4 +68,5 @@ class Arguments(TypedDict, total=False):
     atom_patches: int
     window: int
     observed: Literal["auto", "posterior", "keep"]
+    grain: Literal["auto", "match", "none"]
     save: tuple[str, ...] | list[str] | str

@@ -16,7 +16,19 @@ from .presets import PRESETS
 from .spec import COMPUTING, IO, MODEL, PRIOR, SAMPLING, check_value, option
 from .written import read_duration, read_results, read_size
 
-EXTRAS = ("mean", "std", "samples", "interval", "prior", "panel", "trace", "convergence", "film", "film-mp4")
+EXTRAS = (
+    "mean",
+    "std",
+    "samples",
+    "interval",
+    "plain",
+    "prior",
+    "panel",
+    "trace",
+    "convergence",
+    "film",
+    "film-mp4",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,15 +240,21 @@ class Options(OwnOptions):
     observed: Literal["auto", "posterior", "keep"] = option(
         "auto",
         IO,
-        "Known pixels: keep them, or denoise them (posterior); auto: keep them where little is missing.",
+        "Known pixels: keep them, or denoise them (posterior); auto: keep them where damage is in places.",
         metavar="MODE",
         commands=("inpaint",),
         essential=True,
     )
+    grain: Literal["auto", "match", "none"] = option(
+        "auto",
+        IO,
+        "Give what was filled the grain of flat places around; auto: where known pixels are kept.",
+        commands=("inpaint",),
+    )
     save: tuple[str, ...] = option(
         ("mean", "std"),
         IO,
-        "More results: samples, interval, prior, panel, trace, convergence, film; with commas.",
+        "More results: samples, interval, plain, prior, panel, trace, convergence, film; with commas.",
         read=read_results,
         choices=EXTRAS,
         metavar="LIST",

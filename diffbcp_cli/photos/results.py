@@ -63,6 +63,7 @@ class Record(TypedDict, total=False):
     peak_memory: int
     peak_gpu_memory: int | None
     diagnostics: dict[str, Any]
+    grain: float | None
     calibration: dict[str, Any] | None
     trace: dict[str, Any]
     traces: list[dict[str, Any]]
@@ -149,6 +150,11 @@ def _interval(target: Target, photo: Photo, observed: Bools, found: Restoration)
         yield from _picture(target.file(f"{name}.png"), edge, photo)
 
 
+def _plain(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
+    """The mean without grain."""
+    yield from _picture(target.file("plain.png"), found.maps.get("plain", found.mean), photo)
+
+
 def _prior(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
     if "prior" in found.maps:
         yield from _picture(target.file("prior.png"), found.maps["prior"], photo)
@@ -209,6 +215,7 @@ _WRITERS: dict[str, Callable[[Target, Photo, Bools, Restoration], Iterator[Path]
     "mean": _mean,
     "std": _std,
     "interval": _interval,
+    "plain": _plain,
     "prior": _prior,
     "samples": _samples,
     "panel": _panel,

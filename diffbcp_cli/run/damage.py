@@ -25,6 +25,7 @@ _FADE = 16  # pixels beyond its piece over which a window's share falls to nothi
 _OVERHEAD = 48 * 48  # pixels that a window costs beyond its own
 _DENSE = 0.5  # share of damaged cells above which a piece is not cut
 _GAPS = 12  # the widest gaps that are tried as cuts
+MOST_DAMAGED = 0.5  # share of damaged cells up to which damage is in places, and not all over the picture
 WORTH = 0.5  # share of the picture below which windows are worth it
 WHOLE_ONLY = frozenset({"samples", "film", "film-mp4"})  # results that are not put together from windows
 
@@ -178,22 +179,31 @@ def _share(window: Window, total: Floats) -> Window:
     return Window(window.index, window.rows, window.columns, share)
 
 
+def keeps_known(observed: Bools, options: Options) -> bool:
+    """Whether known pixels come out as they were: asked for, or damage in places; observed: (H, W, C)."""
+    if options.observed != "auto":
+        return options.observed == "keep"
+    share = float((_depth(_holes(observed)) > 0).mean())
+    return 0 < share <= MOST_DAMAGED
+
+
 def damage_windows(observed: Bools, options: Options, side: int | None) -> DamageWindows | None:
     """The windows around what is missing of a picture, (H, W, C); None where the whole picture must be worked on.
 
-    That is where known pixels are denoised too, where damage is all over it, or where what was asked for cannot be
-    put together. side: of the largest window that the memory allows.
+    That is where known pixels are denoised too, where the windows would hold much of it, or where what was asked for
+    cannot be put together. side: of the largest window that the memory allows.
     """
-    if options.observed == "posterior" or WHOLE_ONLY & {*options.save} or options.calibrate:
+    if not keeps_known(observed, options) or WHOLE_ONLY & {*options.save} or options.calibrate:
         return None
-    holes: Bools = np.asarray(~observed.all(axis=-1))
-    if not holes.any():
-        return None
+    holes = _holes(observed)
     height, width = holes.shape
     cells = _Cells(holes, METHODS[options.method].least_window, side or max(height, width))
-    if float(cells.there.mean()) > WORTH:
-        return None
     start = cells.tight(_Piece(0, cells.there.shape[0], 0, cells.there.shape[1]))
-    assert start is not None
+    if start is None or float(cells.there.mean()) > MOST_DAMAGED:
+        return None
     found = DamageWindows(cells.pieces(start)[0], cells)
     return found if found.pixels < WORTH * height * width else None
+
+
+def _holes(observed: Bools) -> Bools:
+    return np.asarray(~observed.all(axis=-1))

@@ -9,7 +9,7 @@ from sampling import Listener
 
 from diffbcp_cli.jobs.session import Resume, restore
 from diffbcp_cli.options import Options
-from diffbcp_cli.run.damage import damage_windows
+from diffbcp_cli.run.damage import damage_windows, keeps_known
 
 NEAR = Options(method="telea", iterations=1, burn_in=0, prior="none")
 
@@ -86,6 +86,9 @@ def test_damage_all_over_or_denoising_takes_the_whole_picture():
     assert damage_windows(few, Options(observed="posterior"), None) is None
     assert damage_windows(few, Options(save=("mean", "samples")), None) is None
     assert min(damage_windows(few, Options(prior="none"), None).sizes[0]) >= 256
+    assert keeps_known(disks(96, 96, 1, 20), NEAR)
+    assert not keeps_known(scattered, NEAR)
+    assert not keeps_known(few, Options(observed="posterior"))
 
 
 def test_known_pixels_pass_through_and_holes_are_filled_as_in_the_whole_picture():
