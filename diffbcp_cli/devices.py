@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
 
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:1", "mps")
 PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+CUDA_BLOCK = 100  # components drawn together on CUDA: few large operations suit it
+DEVICE_SHARE = 0.75  # of the memory of a GPU that a photograph may take, unless a budget is given
+_NO_ROOM = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 SHORT_SPIN = {
     "GOMP_SPINCOUNT": "1000",  # GNU OpenMP: rounds of a loop
     "KMP_BLOCKTIME": "1",  # LLVM and Intel OpenMP: milliseconds
@@ -32,14 +38,16 @@ def spin_briefly() -> None:
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """Return the device that `--device` names. `auto` is the first CUDA GPU, or the CPU without one.
+    """Return the device that `--device` names. `auto` is the first CUDA GPU, else an Apple GPU, else the CPU.
 
-    An Apple GPU is used only when it is named: it has no float64, which the sampler needs.
+    An Apple GPU must be able to run what is needed (apple.py).
     """
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if why_no_apple_gpu() is None else "cpu")
     kind, _, index = name.partition(":")
     if kind == "cpu" and not index:
         return torch.device("cpu")
@@ -50,6 +58,78 @@ def pick_device(name: str = "auto") -> torch.device:
     if kind == "cuda" and (index.isdecimal() or name == "cuda"):
         return _cuda(int(index) if index else None)
     raise UsageError(f"unknown device {name!r}", hint=f"--device {'|'.join(DEVICES)}")
+
+
+def why_no_apple_gpu() -> str | None:
+    """Why `auto` does not take an Apple GPU, None if it may."""
+    import torch
+
+    from .apple import lacking
+
+    return lacking() if torch.backends.mps.is_available() else "there is none that torch can use"
+
+
+def defaults_of(device: torch.device) -> dict[str, Any]:
+    """Options that suit a device, where they are not given."""
+    total = device_memory(device)
+    found: dict[str, Any] = {} if total is None else {"memory_budget": int(DEVICE_SHARE * total)}
+    return {**found, "block": CUDA_BLOCK} if device.type == "cuda" else found
+
+
+def device_memory(device: torch.device) -> int | None:
+    """Bytes of memory that a GPU has for us, None for the processor."""
+    import torch
+
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[1])
+    return int(torch.mps.recommended_max_memory()) if device.type == "mps" else None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the device, or of the machine, ran out: not every device has a class for it."""
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_ROOM)
+
+
+def release_memory(device: torch.device) -> None:
+    """Give back what torch keeps of a GPU's memory for later."""
+    import torch
+
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a GPU has done what it was asked for, as a clock must."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Compute float32 products in float32. CUDA rounds the factors of convolutions to 11 bits (TF32) otherwise."""
+    import torch
+
+    if device.type != "cuda":
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def _cuda(index: int | None) -> torch.device:
@@ -86,7 +166,7 @@ def pick_precision(name: str, device: torch.device, *, tolerant: bool = False) -
         return torch.bfloat16 if tolerant and processor_has_bf16() else torch.float32
     if device.type != "cuda":
         return torch.float32
-    native = torch.cuda.is_bf16_supported(including_emulation=False)
+    native = torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
     return torch.bfloat16 if native else torch.float16
 
 

@@ -11,7 +11,7 @@ import diffbcp_cli
 
 ROOT = Path(diffbcp_cli.__file__).parent
 LEVELS = [
-    ("errors", "devices", "units", "transfer", "random", "tree", "watch", "options", "problem"),
+    ("errors", "apple", "devices", "units", "transfer", "random", "tree", "watch", "options", "problem"),
     ("operators", "priors", "lowrank"),
     ("methods",),
     ("run", "photos"),

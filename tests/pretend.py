@@ -198,7 +198,8 @@ class Gpu(TorchDispatchMode):
     """Run what is inside as if a GPU of this kind, "cuda" or "mps", were there.
 
     waits: how often the host waited, by the line of the package that made it. launches: operations on the device.
-    types: number types of convolutions and matrix products. loose: collect faults instead of raising them.
+    types: number types of convolutions and matrix products. rough: where such a product of float32 numbers was left
+    to TF32. loose: collect faults instead of raising them.
     """
 
     def __init__(self, kind="cuda", *, loose=False, most=None, free=8 * 2**30, bf16=True):
@@ -211,6 +212,7 @@ class Gpu(TorchDispatchMode):
     def reset(self):
         """Begin to count anew."""
         self.waits, self.launches, self.types, self.asynchronous = Counter(), 0, Counter(), 0
+        self.rough = Counter()
 
     def __enter__(self):
         stack, cuda = ExitStack(), self.kind == "cuda"
@@ -345,7 +347,11 @@ class Gpu(TorchDispatchMode):
             return
         self.launches += 1
         if name in ("convolution", "mm", "bmm", "addmm"):
-            self.types[f"{name} {tensors[-1].dtype}"] += 1
+            dtype = tensors[0].dtype
+            self.types[f"{name} {dtype}"] += 1
+            library = torch.backends.cudnn if name == "convolution" else torch.backends.cuda.matmul
+            if self.kind == "cuda" and dtype is torch.float32 and library.allow_tf32:
+                self.rough[_place()] += 1
 
 
 def _asks_not_to_wait(name, args, kwargs):

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 import torch
+from pretend import Gpu
 
+from diffbcp_cli import apple as apple_gpu
 from diffbcp_cli.cli.doctor import examine
 from diffbcp_cli.devices import pick_device, pick_precision
 from diffbcp_cli.errors import UsageError
@@ -18,30 +20,54 @@ from diffbcp_cli.errors import UsageError
 def machine(monkeypatch: pytest.MonkeyPatch):
     """A function that pretends the machine has `gpus` CUDA devices, or an Apple GPU."""
 
-    def pretend(*, gpus: int = 0, apple: bool = False, bf16: bool = True) -> None:
+    def pretend(*, gpus: int = 0, apple: bool = False, bf16: bool = True, lacking: str | None = None) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16)
+        capability = (8, 0) if bf16 else (7, 5)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: apple)
+        monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 8 * 10**9)
+        monkeypatch.setattr(apple_gpu, "lacking", lambda: lacking)
 
     return pretend
 
 
-def test_auto_is_cuda_or_the_cpu_and_an_apple_gpu_must_be_named(machine):
+def test_auto_is_cuda_or_a_usable_apple_gpu_or_the_cpu(machine):
     machine(gpus=1, apple=True)
     assert pick_device("auto") == torch.device("cuda")
     machine(apple=True)
+    assert pick_device("auto") == torch.device("mps")
+    machine(apple=True, lacking="it has no Cholesky factors")
     assert pick_device("auto") == torch.device("cpu")
     assert pick_device("mps") == torch.device("mps")
     machine()
     assert pick_device("auto") == torch.device("cpu")
 
 
-def test_doctor_says_that_an_apple_gpu_must_be_named(machine):
+def test_doctor_says_whether_an_apple_gpu_is_used_and_why_not(machine):
     machine(apple=True)
-    assert "--device mps" in examine()["apple_gpu"]
+    found = examine()
+    assert (found["device"], found["apple_gpu"], found["device_memory_gb"]) == ("mps", "used", 8.0)
+    machine(apple=True, lacking="it has no Cholesky factors")
+    found = examine()
+    assert (found["device"], found["apple_gpu"]) == ("cpu", "it has no Cholesky factors")
     machine()
     assert "apple_gpu" not in examine()
+
+
+def test_an_apple_gpu_is_tried_out():
+    apple_gpu.lacking.cache_clear()
+    with Gpu("mps"):
+        assert apple_gpu.lacking() is None
+    for broken, said in (
+        (lambda x: torch.linalg.eigh(x)[0], "it has no late ones"),
+        (lambda x: x + (x.device.type == "mps"), "its late ones are wrong"),
+    ):
+        apple_gpu.lacking.cache_clear()
+        with pytest.MonkeyPatch.context() as patched, Gpu("mps"):
+            patched.setitem(apple_gpu.TRIED, "late ones", broken)
+            assert (apple_gpu.lacking() or "").startswith(said)
+    apple_gpu.lacking.cache_clear()
 
 
 OPENMP = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

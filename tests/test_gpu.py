@@ -6,6 +6,7 @@ import inspect
 import sys
 from itertools import islice
 
+import numpy as np
 import on_gpu
 import pytest
 import torch
@@ -13,11 +14,17 @@ from on_gpu import CASES
 from pretend import KINDS, DeviceError, Gpu
 
 from diffbcp_cli import random, transfer, tree
+from diffbcp_cli.cli import app
+from diffbcp_cli.errors import MemoryLimitError
 from diffbcp_cli.estimators import hold_out
+from diffbcp_cli.jobs.session import resolved
 from diffbcp_cli.lowrank import cp, grams, quantised, solve, stream
 from diffbcp_cli.methods import diffbcp, state_classes, tctv
 from diffbcp_cli.operators import mask
+from diffbcp_cli.options import takes
 from diffbcp_cli.priors import sizes
+from diffbcp_cli.priors.base import Traits
+from diffbcp_cli.priors.in_memory import InMemory
 from diffbcp_cli.run import posterior
 from diffbcp_cli.run.loop import SNAPSHOT_CLASSES
 
@@ -220,6 +227,100 @@ def test_where_float32_fails_float64_is_asked_and_where_there_is_none_the_host(k
             rng=random.generator(0, kind),
         )
         assert weights.isfinite().all()
+
+
+# --- full precision --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("matmul", [False, True])
+@pytest.mark.parametrize("given", [{}, {"decomposition": "tt"}, {"method": "langevin"}], ids=str)
+def test_no_float32_product_is_left_to_tf32(given, matmul):
+    before, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, matmul
+    try:
+        with Gpu("cuda") as gpu:
+            list(on_gpu.chains("cuda", prior=on_gpu.tiny_prior("cuda"), **given).steps(4))
+        assert torch.backends.cudnn.allow_tf32
+        assert torch.backends.cuda.matmul.allow_tf32 == matmul
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert gpu.types["convolution torch.float32"] > 0
+    assert not gpu.rough, gpu.rough
+
+
+def test_options_suit_the_device_unless_they_are_given():
+    observed = np.ones((64, 64, 3), bool)
+
+    def found(device, **given):
+        options = resolved({"device": device, **given}, observed)
+        return options.block, options.memory_budget
+
+    assert found("cpu", method="bcp-gibbs") == (25, 4 * 2**30)
+    with Gpu("cuda", free=8 * 2**30):
+        assert found("cuda", method="bcp-gibbs") == (100, 12 * 2**30)  # three quarters of 16 GiB
+        assert found("cuda", method="bcp-gibbs", block=10, memory_budget=2**30) == (10, 2**30)
+        assert found("cuda", method="bcp-gibbs", preset="fast")[0] == 100
+        observed = np.ones((600, 600, 3), bool)
+        assert found("cuda", method="bcp-gibbs", tensorize="reshape")[0] == 500  # as its size asks for
+        assert found("cuda", method="langevin")[0] == 25  # not an option of it
+    with Gpu("mps", free=8 * 2**30):
+        assert found("mps", method="bcp-gibbs") == (25, 6 * 2**30)
+
+
+# --- out of memory ---------------------------------------------------------------------------------------
+
+
+class Greedy:
+    """A network that takes `times` as much memory as its images, for every one of them."""
+
+    def __init__(self, times):
+        self.traits, self.times, self.shapes = Traits(), times, []
+
+    def denoise(self, x, sigma):
+        x.repeat(1, self.times, 1, 1)
+        self.shapes.append(tuple(x.shape))
+        return x * 0.5
+
+
+@every_kind
+def test_a_network_without_room_goes_on_in_smaller_batches_and_then_in_smaller_tiles(kind):
+    inner, said = Greedy(times=20), []
+    prior = InMemory(sizes.Tiled(inner, size=512, overlap=64, multiple=4, extend=False), said.append)
+    with Gpu(kind, most=20 * 2 * 3 * 160**2 * 4):
+        answer = prior.denoise(torch.ones(2, 3, 200, 200, device=kind), 0.1)
+        torch.testing.assert_close(answer.cpu(), torch.full((2, 3, 200, 200), 0.5))
+        assert inner.shapes == [(1, 3, 200, 200)] * 2
+        answer = prior.denoise(torch.ones(1, 3, 300, 300, device=kind), 0.1)
+        torch.testing.assert_close(answer.cpu(), torch.full((1, 3, 300, 300), 0.5))
+    what = "batches of 2", "batches of 1", "tiles of 256 pixels"
+    assert said == [f"out of memory: the network goes on with {one}" for one in what]
+
+
+@every_kind
+def test_a_network_that_fits_in_no_tile_is_a_sentence(kind):
+    prior = InMemory(
+        sizes.Tiled(Greedy(50), size=256, overlap=64, multiple=4, extend=False), lambda text: None
+    )
+    with Gpu(kind, most=10**6), pytest.raises(MemoryLimitError, match="network"):
+        prior.denoise(torch.ones(1, 3, 140, 140, device=kind), 0.1)
+
+
+@every_kind
+@pytest.mark.parametrize("room", [2_000, 400_000], ids=["none", "for the picture"])
+@pytest.mark.parametrize("method", ["diffbcp", "langevin", "tctv", "dps"])
+def test_a_picture_that_does_not_fit_ends_in_a_sentence_and_exit_code_5(
+    kind, method, room, photo, mask, tmp_path, capsys
+):
+    words = ["inpaint", str(photo), "--mask", str(mask), "-o", str(tmp_path / "out"), "--device", kind]
+    words += ["--method", method, "--iterations", "4", "--quiet"]
+    words += ["--burn-in", "1"] if takes(method, "burn_in") else []
+    with Gpu(kind, most=room):
+        code = app.run(words)
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    if code:
+        assert code == 5
+        assert "memory" in said
+    assert code or room > 2_000 or (kind, method) == ("mps", "tctv")  # which works on the host
 
 
 # --- the pretended device itself -------------------------------------------------------------------------

@@ -62,15 +62,17 @@ def _version(name: str) -> str:
 def _device() -> dict[str, Any]:
     import torch
 
-    from ..devices import pick_device, pick_precision, usable_cores
+    from ..devices import device_memory, pick_device, pick_precision, usable_cores, why_no_apple_gpu
 
     device = pick_device("auto")
+    memory = device_memory(device)
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     used = pick_precision("auto", device, tolerant=True)  # the bundled prior loses nothing by bfloat16
     apple = torch.backends.mps.is_available()
     return {
         "device": str(device),
-        **({"apple_gpu": "used only when named: --device mps"} if apple else {}),
+        **({"apple_gpu": why_no_apple_gpu() or "used"} if apple else {}),
+        **({} if memory is None else {"device_memory_gb": round(memory / 1e9, 1)}),
         "precision": str(used).removeprefix("torch."),
         "gpus": gpus,
         "cores": usable_cores(),

@@ -13,7 +13,7 @@ import torch
 from .. import __version__
 from ..devices import pick_device, use_threads
 from ..errors import DiffbcpError, OutputError
-from ..options import Given, Options, resolve, to_mapping
+from ..options import Given, Options, to_mapping
 from ..photos import checkpoints, files, lock, masks, results, stacks
 from ..photos.results import Record
 from ..photos.targets import CHECKPOINT, KINDS
@@ -25,7 +25,7 @@ from .earlier import earlier_result, plain_options
 from .job import Job, Opened, Warnings, check_outputs, mask_digest, read_job
 from .peak import PeakMemory
 from .report import Report, Saved, Status, failed, interrupted, of_record
-from .session import Checkpoint, Resume, Session, restore
+from .session import Checkpoint, Resume, Session, resolved, restore
 from .stack import restore_stack
 
 
@@ -82,8 +82,7 @@ def _restore_and_save(opened: Opened, session: Session, watch: Watch) -> Saved:
     job, prior = opened.job, session.prior
     if watch.cancelled():  # while files were read, or a prior downloaded
         raise KeyboardInterrupt
-    height, width = opened.observed.shape[:2]
-    options = resolve(session.given, height=height, width=width, known=float(opened.observed.mean()))
+    options = resolved(session.given, opened.observed)
     options = replace(options, threads=use_threads(options.threads))
     path, belongs = job.target.file(CHECKPOINT), identity(opened, options, prior)
     start = start_from(path, belongs, watch) if session.resume else None

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
+from ..devices import is_out_of_memory
 from ..errors import DiffbcpError, MemoryLimitError
 from ..photos.lock import BusyError
 from ..photos.results import Record
@@ -102,8 +101,7 @@ def explain(error: BaseException) -> DiffbcpError:
     if isinstance(error, DiffbcpError):
         return error
     text = str(error).strip().split("\n")[0][:200]
-    no_room = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text
-    if no_room:
+    if is_out_of_memory(error):
         return MemoryLimitError("it does not fit in memory", hint="a smaller --rank, or fewer --jobs")
     return DiffbcpError(
         f"unexpected {type(error).__name__}: {text}", hint="run it alone to see more, and report it"

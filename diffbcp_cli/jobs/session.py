@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from .. import tree
-from ..devices import pick_device
+from ..devices import defaults_of, pick_device
 from ..errors import InputError
 from ..estimators import hold_out
 from ..estimators.grain import measure_grain, with_grain
 from ..methods import state_classes
-from ..options import Given, Options, resolve
+from ..options import Given, Options, resolve, takes
 from ..priors import Download, LoadedPrior, load_prior
 from ..priors.base import Prior
 from ..priors.sizes import FIT_SIDE, Fitted
@@ -111,7 +111,7 @@ def restore(
             f"the image is {width}x{height}, and the smallest that can be restored is "
             f"{SMALLEST_SIDE}x{SMALLEST_SIDE}"
         )
-    options = resolve(given, height=height, width=width, known=float(observed.mean()))
+    options = resolved(given, observed)
     if options.prior_scale == "fit" and prior is not None and prior.traits.shrinks_to is None:
         prior = Fitted(prior, size=FIT_SIDE)
     checkpoints = _checkpoints(resume or Resume(), options)
@@ -126,6 +126,22 @@ def restore(
         pixels, observed, options, cut, one=one, name=name, watch=watch, checkpoints=checkpoints
     )
     return _finish(restored, pixels, observed, name)
+
+
+def resolved(given: Given | Options, observed: Bools) -> Options:
+    """Every option for a picture, observed (H, W, C), and for the device where neither preset nor size has a say."""
+    height, width = observed.shape[:2]
+    known = float(observed.mean())
+    options = resolve(given, height=height, width=width, known=known)
+    if isinstance(given, Options):
+        return options
+    suited = defaults_of(pick_device(options.device))
+    free = {
+        name: value
+        for name, value in suited.items()
+        if takes(options.method, name) and getattr(options, name) == getattr(Options, name)
+    }
+    return resolve({**free, **given}, height=height, width=width, known=known) if free else options
 
 
 def _windows(observed: Bools, options: Options, watch: Watch) -> DamageWindows | list[Window] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import tree
-from ..devices import pick_device
+from ..devices import pick_device, synchronize
 from ..errors import UsageError
 from ..estimators import Estimator, refines
 from ..estimators import build as build_estimator
@@ -21,6 +21,7 @@ from ..methods import Method, builder
 from ..operators.mask import masked_problem
 from ..options import Options
 from ..priors.base import Prior
+from ..priors.in_memory import InMemory
 from ..problem import Problem, Restoration
 from ..random import Seeds
 from ..run.convergence import Convergence
@@ -44,6 +45,8 @@ class Whole:
 
     def __post_init__(self) -> None:
         """State the problem, and take the plan of a run that goes on."""
+        if self.prior is not None:
+            self.prior = InMemory(self.prior, self.watch.note)
         self.started = time.perf_counter()
         start = self.checkpoints.start
         if start is not None and not isinstance(start, Snapshot):
@@ -127,6 +130,7 @@ class Whole:
             return 0.0
         started = time.perf_counter()
         self.prior.denoise(shown.y[None], 0.1)
+        synchronize(self.device)
         return (time.perf_counter() - started) * calls_after(self.options.finish, height * width)
 
     def _estimator(self) -> Estimator:

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..devices import full_precision
 from ..transfer import add_up, fetch, sums
 from . import cp, cp_blocks, cusp, likelihood, stream
 from .cp import Hyper, State
@@ -46,7 +47,8 @@ def sweep(
         )
         return new, image_of(entries, observed), sums(squares(entries, observed))
 
-    state, image, facts = _on_trust(draw, rng)
+    with full_precision(state.weights.device):
+        state, image, facts = _on_trust(draw, rng)
     tau = likelihood.draw_noise_precision(facts.square, observed.count, hyper.noise, rng=rng)
     state = replace(state, noise_precision=tau)
     state, weights = cp.draw_scales(state, facts.weights, facts.norms, rng=rng)

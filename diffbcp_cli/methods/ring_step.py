@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator
 
+from ..devices import full_precision
 from ..lowrank import cusp, ring, tr, tt
 from ..lowrank.likelihood import Coupling, Observation, image_of, observe
 from ..lowrank.ring import RingHyper, RingState
@@ -48,6 +49,12 @@ class RingStep:
         self, state: RingState, pull: Pull | None, index: int, *, rng: Generator
     ) -> tuple[RingState, Drawn]:
         """Adapt the bonds if it is time for it, then sweep over the tensor model."""
+        with full_precision(self.device):
+            return self._step(state, pull, index, rng)
+
+    def _step(
+        self, state: RingState, pull: Pull | None, index: int, rng: Generator
+    ) -> tuple[RingState, Drawn]:
         settings, observation = self.settings, self.observation
         if settings.adapts(index) and cusp.adaptation_due(index, rng=rng):
             floor, shrink = settings.adapt_floor or 0.0, settings.may_drop(index)

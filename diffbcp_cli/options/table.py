@@ -180,7 +180,7 @@ class Options(OwnOptions):
     device: str = option(
         "auto",
         COMPUTING,
-        "cpu, cuda, cuda:1 or mps; auto: CUDA or CPU.",
+        "cpu, cuda, cuda:1 or mps; auto: a GPU if there is one.",
         metavar="NAME",
         essential=True,
     )
@@ -204,7 +204,7 @@ class Options(OwnOptions):
     memory_budget: int = option(
         4 * 2**30,
         COMPUTING,
-        "Memory to work in, per photograph: 2GB, 512MiB.",
+        "Memory to work in, per photograph: 2GB, 512MiB; three quarters of a GPU's.",
         read=read_size,
         metavar="SIZE",
         shown="4GiB",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
+
+from ..devices import full_precision
 
 
 class MixedPrecision(nn.Module):
@@ -28,6 +31,7 @@ class MixedPrecision(nn.Module):
     def forward(self, x: Tensor, noise: Tensor, *mask: Tensor) -> Tensor:
         """x (B, C, H, W), noise (B,), a mask if the network takes one -> (B, C', H, W) of the type of x."""
         lower = self.dtype != torch.float32
-        with torch.autocast(x.device.type, dtype=self.dtype if lower else None, enabled=lower):
+        exact = nullcontext() if lower else full_precision(x.device)
+        with exact, torch.autocast(x.device.type, dtype=self.dtype if lower else None, enabled=lower):
             out = self.run(x.contiguous(memory_format=self.layout), noise, *mask)
         return out.to(x.dtype)

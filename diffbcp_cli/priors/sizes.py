@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from .base import Ask, Prior, Wrapper
 
 FIT_SIDE = 256  # pixels, for a network without a native size
+SMALLEST_TILE = 128  # pixels, where memory is short
 
 
 def reflected(length: int, *, before: int, after: int, device: torch.device) -> Tensor:
@@ -110,6 +111,7 @@ class Tiled(Wrapper):
         self.multiple = multiple
         self.batch = batch
         self.extend = extend
+        self.most: int | None = None  # images at once, where each is taken whole
         self._axes: dict[tuple[int, torch.device], Axis] = {}
 
     def _answer(self, ask: Ask, images: tuple[Tensor, ...], sigma: Tensor | float) -> Tensor:
@@ -117,13 +119,15 @@ class Tiled(Wrapper):
         x = images[0]
         batch, _, height, width = x.shape
         levels = as_levels(sigma, x)
-        if not self.extend and max(height, width) <= self.size:
-            return ask(*images, levels)
-        if batch > self.batch:
-            cuts = [slice(first, first + self.batch) for first in range(0, batch, self.batch)]
+        whole = not self.extend and max(height, width) <= self.size
+        at_once = self.most if whole else self.batch
+        if at_once is not None and batch > at_once:
+            cuts = [slice(first, first + at_once) for first in range(0, batch, at_once)]
             return torch.cat(
                 [self._answer(ask, tuple(i[part] for i in images), levels[part]) for part in cuts]
             )
+        if whole:
+            return ask(*images, levels)
         rows, columns = self._axis(height, x.device), self._axis(width, x.device)
         down = reflected(height, before=rows.before, after=rows.after, device=x.device)
         across = reflected(width, before=columns.before, after=columns.after, device=x.device)
@@ -139,6 +143,18 @@ class Tiled(Wrapper):
                 weight = rows.weights[i][:, None] * columns.weights[j]  # (tile, tile)
                 _window_of(result, rows, columns, i, j).add_(answer * weight.to(x.dtype))
         return result[:, :, rows.before : rows.before + height, columns.before : columns.before + width]
+
+    def shrink(self) -> str | None:
+        """Take less memory from now on, by smaller batches or tiles; say which, None if neither helps."""
+        if self.most is None or self.most > 1:
+            self.batch = self.most = max(1, self.batch // 2)
+            return f"batches of {self.batch}"
+        if self.extend or self.size <= SMALLEST_TILE:
+            return None
+        self.size = max(SMALLEST_TILE, self.size // 2)
+        self.overlap = min(self.overlap, self.size // 4)
+        self._axes.clear()
+        return f"tiles of {self.size} pixels"
 
     def _axis(self, length: int, device: torch.device) -> Axis:
         """The tiles along one side, computed once for each length and kept on the device."""

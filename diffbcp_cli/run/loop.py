@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import tree
+from ..devices import is_out_of_memory, release_memory
 from ..errors import MemoryLimitError
 from ..methods.base import Info, Method
 from ..options import Options
@@ -117,7 +118,9 @@ class Chains:
         while True:
             try:
                 return self.method.step(line.state, rng=line.rng)
-            except torch.OutOfMemoryError as error:
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
                 smaller = self.method.with_less_memory()
                 if smaller is None:
                     raise MemoryLimitError(
@@ -126,7 +129,7 @@ class Chains:
                     ) from error
             self.method = smaller
             self.watch.note("out of memory: going on with batches of half the size")
-            torch.cuda.empty_cache()
+            release_memory(self.device)
             line.rng.set_state(before)
 
     def snapshot(self, *, planned: dict[str, int], seconds: float) -> Snapshot:

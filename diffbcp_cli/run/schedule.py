@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import random
+from ..devices import synchronize
 from ..methods.base import Method
 from ..options import Options
 from ..problem import Problem
@@ -56,5 +57,6 @@ def _seconds_per_step(method: Method[Any], problem: Problem) -> float:
     state, times = method.init(rng=rng), []
     for _ in range(TIMED_STEPS):
         state, _ = method.step(state, rng=rng)
+        synchronize(problem.device)
         times.append(time.perf_counter())
     return (times[-1] - times[1]) / (TIMED_STEPS - 2)
