@@ -27,7 +27,7 @@ test: $(VENV)/.dev
 fast: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow and not statistical and not browser"
 
-# every kind of hostile input, several times
+# every kind of hostile input, several times, and every hostile command line
 fuzz: $(VENV)/.dev
 	DIFFBCP_FUZZ=5000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/fuzz tests/photos/test_fuzz.py
 

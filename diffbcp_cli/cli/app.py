@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..errors import DiffbcpError, InputError, MemoryLimitError
+from ..errors import DiffbcpError, InputError, MemoryLimitError, UsageError
 from . import mask, mask_change, methods, models, render, streams
 from .compare import compare
 from .doctor import doctor
@@ -74,6 +74,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     try:
+        _refuse_empty(sys.argv[1:] if arguments is None else arguments)
         app(args=arguments, prog_name="diffbcp")
     except DiffbcpError as error:
         render.failure(error)
@@ -96,6 +97,16 @@ def _run(arguments: list[str] | None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return 0
+
+
+def _refuse_empty(arguments: list[str]) -> None:
+    """Refuse empty words: as a path one of them would mean the working folder with all that is in it."""
+    for before, word in zip(["diffbcp", *arguments], arguments, strict=False):
+        if not word or (word.startswith("--") and word.endswith("=")):
+            raise UsageError(
+                f"there is an empty argument after {before}" if not word else f"{word[:-1]} is empty",
+                hint="if it came from a variable of a script, that variable is not set",
+            )
 
 
 def main() -> None:

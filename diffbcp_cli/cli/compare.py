@@ -158,6 +158,7 @@ def _compare(
         render.note("the same command goes on from here")
         raise typer.Exit(130)
     scored = _score(grid, failed, settings, network)
+    _say_unscored(scored, failed)
     found = document(scored, settings, not_computed, seed=wanted.seed)
     written = write_all(out, found, scored, limit=shown.html_images)
     if shown.as_json:
@@ -192,6 +193,14 @@ def _score(
     from ..jobs.comparison.document import score_cell
 
     return [score_cell(cell, failed[cell.name], settings, network) for cell in grid]
+
+
+def _say_unscored(scored: Sequence[Scored], failed: Mapping[str, Mapping[str, DiffbcpError]]) -> None:
+    """Say why photographs that were restored have no scores; for the others it has been said."""
+    for one in scored:
+        for name, error in one.failed.items():
+            if name not in failed[one.cell.name]:
+                render.failure(error, about=f"{one.cell.name}: {name}")
 
 
 def show(document: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from enum import EnumMeta
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand
 
+from ..errors import UsageError
 from ..options import GROUPS, Option, Options, allowed, flag, kinds, table
 from . import render
 from .common import Common, default_text
@@ -33,7 +35,19 @@ _METAVARS: dict[Any, str] = {
 Row = tuple[str, str]
 
 
-class Help(TyperCommand):
+class Checked(TyperCommand):
+    """A command whose numbers are numbers: no option takes NaN or infinity, which pass every range."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Check what was typed, then run the command."""
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{parameter.opts[0]} must be a finite number, not {value}")
+        return super().invoke(ctx)
+
+
+class Help(Checked):
     """A command whose help has one line for each option, and no types beside flags."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -51,7 +65,7 @@ class Help(TyperCommand):
                 _show_panel(title, rows)
 
 
-class ShortHelp(TyperCommand):
+class ShortHelp(Checked):
     """A command whose `--help` shows the essential options only."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

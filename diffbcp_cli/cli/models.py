@@ -133,6 +133,8 @@ def _here(source: Source) -> Files | None:
     try:
         return weights.fetch(source, download=False)
     except ModelError:
+        if source.folder is not None and not source.bundled:
+            raise
         return None
 
 

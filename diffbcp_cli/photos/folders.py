@@ -42,7 +42,7 @@ def images_in(
 
 def is_image(name: str, suffixes: Collection[str] = READABLE) -> bool:
     """Whether a file name is that of an image that is not hidden."""
-    return name[0] != "." and Path(name).suffix.lower() in suffixes
+    return name[:1] not in ("", ".") and Path(name).suffix.lower() in suffixes
 
 
 def _is_one_of(path: Path, places: Collection[str]) -> bool:

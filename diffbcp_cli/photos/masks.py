@@ -161,8 +161,9 @@ def load_mask(path: Path) -> Bools:
         stored = load_array(read_bytes(path))
     except ValueError as error:
         raise MaskError(f"{path.name} is not a .npy array", hint="save it with numpy.save") from error
-    observed = stored.astype(bool) if stored.dtype.kind in "biuf" else np.zeros(stored.shape, bool)
-    if not np.array_equal(observed, stored):
+    numbers = stored.dtype.kind in "biuf"
+    observed: Bools = stored.astype(bool) if numbers else np.zeros(stored.shape, bool)
+    if not numbers or not np.array_equal(observed, stored):
         raise MaskError(
             f"{path.name} has values other than 0 and 1", hint="save booleans: 1 = observed, 0 = missing"
         )
