@@ -13,7 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import DiffbcpError, InputError, MemoryLimitError, UsageError
-from . import mask, mask_change, methods, models, render, streams
+from . import mask, mask_change, methods, models, render, streams, voice
 from .compare import compare
 from .doctor import doctor
 from .help import Help, ShortHelp
@@ -74,13 +74,24 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     try:
+        return _run_loudly(arguments)
+    finally:
+        error = sys.exc_info()[1]
+        if error is not None:
+            voice.voice.trace(error)
+        voice.end()
+
+
+def _run_loudly(arguments: list[str] | None) -> int:
+    try:
         _refuse_empty(sys.argv[1:] if arguments is None else arguments)
         app(args=arguments, prog_name="diffbcp")
     except DiffbcpError as error:
         render.failure(error)
         return error.exit_code
     except KeyboardInterrupt:
-        render.err.print("interrupted")
+        if voice.voice.say("interrupted", "interrupted"):
+            render.err.print("interrupted")
         return 130
     except (MemoryError, RuntimeError) as error:
         from ..jobs.report import explain

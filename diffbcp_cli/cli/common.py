@@ -32,7 +32,7 @@ class Common:
     out: Path = option(
         Path(),
         IO,
-        "Folder for results, a file for one picture, or - for stdout.",
+        "Folder for results, one file, or - for stdout.",
         names=("--output", "-o"),
         shown="",
         essential=True,
@@ -48,6 +48,14 @@ class Common:
     as_json: bool = option(False, IO, "Print the record as JSON.", names=("--json",), essential=True)
     quiet: bool = option(
         False, IO, "No progress, no notes: paths and errors only.", names=("--quiet", "-q"), essential=True
+    )
+    progress: Literal["bar", "json", "none"] = option(
+        "bar", IO, "How progress is shown on stderr; json: an object a line."
+    )
+    verbose: bool = option(False, IO, "Say more: versions, options, stages.", names=("--verbose", "-v"))
+    log_file: Path | None = option(None, IO, "Write all that is said, with times, to this file too.")
+    watch: Path | None = option(
+        None, MANY, "Restore each photograph that appears in this folder, until Ctrl-C.", metavar="FOLDER"
     )
     fast: bool = option(False, SAMPLING, "Trade a little quality for speed (--preset fast).", essential=True)
     jobs: int = option(

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from ..errors import DiffbcpError
 from ..watch import Progress, Watch
+from .voice import Pace, voice
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -34,18 +35,33 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def note(text: str) -> None:
-    """Print a note."""
-    err.print(f"[dim]{escape(printable(text))}[/dim]")
+def note(text: str, *, shown: bool = True) -> None:
+    """Print a note; shown: False only logs it."""
+    if voice.say("note", text, shown=shown):
+        err.print(f"[dim]{escape(printable(text))}[/dim]")
 
 
-def warn(text: str) -> None:
-    """Print a warning."""
-    err.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
+def detail(text: str) -> None:
+    """Print what only --verbose asks for."""
+    if voice.say("detail", text):
+        err.print(f"[dim]{escape(printable(text))}[/dim]")
+
+
+def warn(text: str, *, shown: bool = True) -> None:
+    """Print a warning; shown: False only logs it."""
+    if voice.say("warning", text, shown=shown):
+        err.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
 
 
 def failure(error: DiffbcpError, *, about: Path | str | None = None) -> None:
     """Print what went wrong and what to do next. about: the file, if the message does not name it."""
+    more: dict[str, Any] = {
+        "hint": error.hint,
+        "about": None if about is None else str(about),
+        "exit_code": error.exit_code,
+    }
+    if not voice.say("error", error.message, **more):
+        return
     named = about is None or Path(about).name in error.message
     where = "" if named else f"{escape(printable(str(about)))}: "
     err.print(f"[bold red]error:[/bold red] {where}{escape(printable(error.message))}")
@@ -71,9 +87,10 @@ _NUMBERS = {"noise_std": "noise {:.4f}", "active_rank": "rank {:g}"}  # of a ste
 class Bar(Watch):
     """The watch over one photograph: iterations, inferred noise, active rank, time left; notes and warnings."""
 
-    def __init__(self, name: str, stop: Callable[[], bool], *, quiet: bool) -> None:
-        self.name, self.stop, self.quiet = name, stop, quiet
+    def __init__(self, name: str, stop: Callable[[], bool], *, quiet: bool, bars: bool = True) -> None:
+        self.name, self.stop, self.quiet, self.bars = name, stop, quiet, bars
         self.stage, self.bar, self.task = "", RichProgress(disable=True), TaskID(0)
+        self.pace = Pace()
 
     def __enter__(self) -> Self:
         return self
@@ -83,17 +100,20 @@ class Bar(Watch):
 
     def note(self, text: str) -> None:
         """Say something in passing."""
-        if not self.quiet:
-            note(text)
+        note(text, shown=not self.quiet)
 
     def warn(self, text: str) -> None:
         """Say something that the user should look at."""
-        if not self.quiet:
-            warn(text)
+        warn(text, shown=not self.quiet)
 
     def progress(self, progress: Progress) -> None:
         """Show how far the run is; every stage has a bar of its own."""
-        if self.quiet:
+        if voice.log is not None and progress.stage not in (self.stage, ""):
+            voice.say("stage", f"{self.name}: {progress.stage}", shown=False)
+        if self.quiet or not self.bars:
+            self.stage = progress.stage
+            if voice.lines and not self.quiet:
+                self.pace.tell(self.name, progress)
             return
         if progress.stage != self.stage:
             self._begin(progress)

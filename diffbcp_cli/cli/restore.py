@@ -11,16 +11,17 @@ import typer
 
 from ..errors import UsageError
 from ..options import Options, Recipe, resolve, to_toml
-from . import render
+from . import render, voice
 from .common import Common
 from .interrupt import Stop, stopping
 from .models import announce
 from .options import with_options
-from .pipes import Taken, taken, write_out
+from .pipes import STDIO, Taken, taken, write_out
 
 if TYPE_CHECKING:
     from ..jobs.job import Job
     from ..jobs.plan import Request
+    from ..jobs.report import Saved
     from ..photos.masks import Polarity
 
     MaskChoice = tuple[Path | str | None, Polarity]
@@ -64,9 +65,11 @@ def _run(recipe: Recipe, common: Common, photos: list[str] | None, choose: Calla
     if common.print_config:
         sys.stdout.write(to_toml(recipe.given))
         return
-    with (
-        stopping() as stop
-    ):  # from here on: the imports take seconds, and a stop in them would be a traceback
+    if common.quiet and common.verbose:
+        raise UsageError("--quiet and --verbose ask for opposite things", hint="give one of them")
+    lines = common.progress == "json"
+    voice.begin(quiet=common.quiet, lines=lines, verbose=common.verbose, log=common.log_file)
+    with stopping() as stop:  # from here on: a stop in the imports, which take seconds, would be a traceback
         _run_with(recipe, common, photos, choose, stop)
 
 
@@ -74,6 +77,14 @@ def _run_with(
     recipe: Recipe, common: Common, photos: list[str] | None, choose: Callable[[], MaskChoice], stop: Stop
 ) -> None:
     mask, polarity = choose()
+    _say_details(recipe)
+    if common.watch is not None:
+        from .many import watch_folder
+
+        if photos or common.dry_run or common.out == STDIO or common.shard:
+            raise UsageError("--watch takes its photographs from its folder, and needs one for results")
+        request = _request(Taken((), (), common), mask, polarity)
+        watch_folder(common.watch, request, recipe.given, common, stop)
     with taken(photos or _photo_of(recipe), common) as found:
         request = _request(found, mask, polarity)
         _check_device(resolve(recipe.given))
@@ -167,23 +178,45 @@ def _run_one(job: Job, recipe: Recipe, found: Taken, stop: Stop) -> None:
         resume=common.resume,
         overwrite=common.overwrite,
         wait=common.wait,
-        announce=None if quiet else announce,
-        bars=not quiet,
+        announce=announce,
+        bars=not quiet and common.progress == "bar",
     )
-    with render.Bar(job.photo.name, stop, quiet=quiet) as bar:
+    with render.Bar(job.photo.name, stop, quiet=quiet, bars=common.progress == "bar") as bar:
         saved = restore_photo(job, session, bar)
     if found.to_stdout and saved.status == "interrupted":
         raise KeyboardInterrupt  # nothing can go on from a pipe
-    if not quiet:
+    if not (quiet or voice.voice.lines):
         render.summary(dict(saved.record))
-        for text in saved.warnings:
-            render.warn(text)
+    for text in saved.warnings:
+        render.warn(text)
+    _say_result(saved)
     if found.to_stdout:
         write_out(job.target.mean)
     else:
         _show(dict(saved.record), saved.files, common)
     if saved.status == "interrupted":
         raise typer.Exit(130)
+
+
+def _say_details(recipe: Recipe) -> None:
+    """What a report of a problem needs."""
+    import platform
+
+    import torch
+
+    from .. import __version__
+
+    given = ", ".join(f"{name} {value}" for name, value in recipe.given.items()) or "all at their defaults"
+    render.detail(f"diffbcp {__version__}, python {platform.python_version()}, torch {torch.__version__}")
+    render.detail(f"options: {given}")
+
+
+def _say_result(saved: Saved) -> None:
+    record = saved.record
+    where = f"{record.get('device')}, network in {record.get('precision')}, {record.get('threads')} threads"
+    render.detail(f"computed on {where}; {record.get('peak_memory', 0) / 1e9:.2f} GB at most")
+    files = [str(path) for path in saved.files]
+    voice.voice.say("finished", saved.status, files=files, seconds=record["seconds"])
 
 
 def _show(record: dict[str, Any], files: Sequence[Path], common: Common) -> None:

@@ -180,7 +180,7 @@ class Options(OwnOptions):
     device: str = option(
         "auto",
         COMPUTING,
-        "cpu, cuda, cuda:1 or mps; auto: a GPU if there is one.",
+        "cpu, cuda, cuda:1 or mps; auto: a GPU if any.",
         metavar="NAME",
         essential=True,
     )
