@@ -31,7 +31,7 @@ def fetch(*tensors: Tensor) -> list[Tensor]:
     """Tensors of one device on the host, float64, in one copy."""
     device = tensors[0].device
     if device.type == "cpu":
-        return [t.double() for t in tensors]
+        return [t.detach().double() for t in tensors]
     wide = torch.float64 if has_float64(device) else torch.float32
     flat = torch.cat([t.detach().reshape(-1).to(wide) for t in tensors]).cpu().double()
     parts = torch.split(flat, [t.numel() for t in tensors])

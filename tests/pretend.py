@@ -235,9 +235,9 @@ class Gpu(TorchDispatchMode):
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         stack.enter_context(_Calls(self.kind))
-        before = torch.__future__.get_overwrite_module_params_on_conversion()
-        stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, before)
-        torch.__future__.set_overwrite_module_params_on_conversion(True)  # ours cannot become `param.data`
+        before = torch.__future__.get_swap_module_params_on_conversion()
+        stack.callback(torch.__future__.set_swap_module_params_on_conversion, before)
+        torch.__future__.set_swap_module_params_on_conversion(True)  # ours cannot become `param.data`
         self._stacks = [*getattr(self, "_stacks", []), stack]
         _gpus.append(self)
         return super().__enter__()

@@ -16,6 +16,8 @@ from . import render
 from .interrupt import signals
 
 if TYPE_CHECKING:
+    import torch
+
     from ..training import Photos, Plan, TrainInfo, TrainSettings, TrainState
 
 FolderArg = Annotated[Path, typer.Argument(help="Photographs to learn from; sub-folders count.")]
@@ -33,8 +35,9 @@ FromOpt = Annotated[
     str | None, typer.Option("--from", help="Begin with the weights of a prior, such as natural.")
 ]
 PrecisionOpt = Annotated[
-    str, typer.Option(help="auto, fp32 or bf16; auto is bf16 on a processor that computes in it.")
+    str, typer.Option(help="auto, fp32 or bf16; auto is bf16 on a device that computes in it.")
 ]
+DeviceOpt = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps; auto: a GPU if there is one.")]
 MaskOpt = Annotated[
     float,
     typer.Option(
@@ -59,17 +62,20 @@ def train(
     begin: FromOpt = None,
     precision: PrecisionOpt = "auto",
     mask_share: MaskOpt = 0.5,
+    device: DeviceOpt = "auto",
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
     from .. import training
+    from ..devices import pick_device
     from ..training.folder import write_model_folder
 
+    where = pick_device(device)
     settings = training.TrainSettings(
         batch_size=batch_size,
         crop=crop,
         learning_rate=lr,
         seed=seed,
-        precision=_precision(precision),
+        precision=_precision(precision, where),
         mask_share=mask_share,
     )
     if resume:
@@ -77,7 +83,10 @@ def train(
     plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
     weights = _first_weights(out, resume, begin)
     photos = _photos(folder, settings, out)
-    state = _resumed(out, settings, photos, plan) if resume else training.fresh_state(settings, weights)
+    if resume:
+        state = _resumed(out, settings, photos, plan, where)
+    else:
+        state = training.fresh_state(settings, weights, where)
     start = _check_plan(plan, state, out)
     infos = training.train(state, photos, settings, plan, out, save_every=60 * save_every)
     written, source = list[Path](), folder.resolve().name
@@ -92,10 +101,14 @@ def train(
         render.path(path)
 
 
-def _precision(name: str) -> str:
-    from ..devices import processor_has_bf16
+def _precision(name: str, device: torch.device) -> str:
+    import torch
 
-    return name if name != "auto" else "bf16" if processor_has_bf16() else "fp32"
+    from ..devices import pick_precision
+
+    if name != "auto":
+        return name
+    return "bf16" if pick_precision("auto", device, tolerant=True) == torch.bfloat16 else "fp32"
 
 
 def _check_plan(plan: Plan, state: TrainState, out: Path) -> float:
@@ -129,11 +142,13 @@ def _first_weights(out: Path, resume: bool, begin: str | None) -> dict[str, Any]
     return None if begin is None else dict(load_prior(begin, device="cpu").network.state_dict())
 
 
-def _resumed(out: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> TrainState:
+def _resumed(
+    out: Path, settings: TrainSettings, photos: Photos, plan: Plan, device: torch.device
+) -> TrainState:
     """Return the state to go on from; say from which step, and which settings have changed."""
     from .. import training
 
-    state = training.resume_point(out, settings, photos, plan)
+    state = training.resume_point(out, settings, photos, plan, device)
     render.note(f"going on from step {state.step}")
     for name, (then, now) in training.changed_settings(out / training.CHECKPOINT, settings).items():
         render.warn(f"{name.replace('_', ' ')} was {then}, is now {now}")

@@ -20,6 +20,7 @@ from ..photos.folders import images_in
 from ..photos.mask_kinds import Per, make
 from ..photos.photo import SUFFIXES, read_photo
 from ..priors.interpolate import interpolate
+from ..transfer import send
 from .settings import TrainSettings
 
 Pixels = NDArray[np.uint8]
@@ -158,7 +159,8 @@ def draw_mask(shape: torch.Size, *, rng: Generator) -> Tensor:
 class Batch:
     """Clean crops x0 (B, 3, h, w), noisy crops x0 + sigma eps, sigma (B,), and known entries (B, 3, h, w).
 
-    Missing entries of the noisy crops hold values interpolated from known ones. masked: (B,) crops with a mask.
+    Missing entries of the noisy crops hold values interpolated from known ones. masked: (B,) crops with a mask; it
+    stays on the host.
     levels: only for a network that takes them, the noise level of every entry (B, 3, h, w), infinite where nothing is
     known. Then missing entries are not interpolated; they have noise of their own level.
     """
@@ -169,6 +171,14 @@ class Batch:
     known: Tensor
     masked: Tensor
     levels: Tensor | None = None
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device, which nobody waits for."""
+        clean, noisy, sigma, known = (
+            send(part, device) for part in (self.clean, self.noisy, self.sigma, self.known)
+        )
+        levels = None if self.levels is None else send(self.levels, device)
+        return Batch(clean, noisy, sigma, known, self.masked, levels)
 
 
 def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Batch:

@@ -25,7 +25,7 @@ def write_model_folder(
     source: the name of the folder of photographs, for the model card.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.contiguous() for name, value in state.average.state_dict().items()}
+    weights = {name: value.cpu().contiguous() for name, value in state.average.state_dict().items()}
     model = folder / "model.safetensors"
     write_tensors(model, weights, {"format": "pt"})
     config = folder / "config.json"

@@ -51,12 +51,23 @@ class Muon(torch.optim.Optimizer):
                     state["momentum"] = torch.zeros_like(weight)
                 momentum = state["momentum"].mul_(keep).add_(weight.grad)
                 ahead = torch.add(weight.grad, momentum, alpha=keep)  # Nesterov momentum
-                if not bool(ahead.any()):  # no gradient so far: there is no direction to normalize
+                moves = _moves(ahead)
+                if moves is None:
                     continue
                 matrix = ahead.reshape(len(weight), -1)  # (m, n)
                 step = orthogonal(matrix.to(self.dtype)).to(weight.dtype).reshape(weight.shape)
-                weight.mul_(1 - lr * group["decay"])
+                weight.mul_(1 - lr * group["decay"] * moves)
                 weight.add_(step, alpha=-lr * _ADAM_RMS * math.sqrt(max(matrix.shape)))
+
+
+def _moves(ahead: Tensor) -> Tensor | float | None:
+    """1 if there is a gradient, else None: there is no direction to normalize. On a GPU 1 or 0, without a look at it.
+
+    The update of a gradient of zeros is zero, so only the decay must know.
+    """
+    if ahead.device.type == "cpu":
+        return 1.0 if bool(ahead.any()) else None
+    return ahead.any().to(ahead.dtype)
 
 
 def orthogonal(matrix: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ CHECKPOINT = "checkpoint.safetensors"
 STABLE = "stable"
 """The folder of the checkpoint from just before the learning rate began to decay."""
 _MASK_LAYERS = ("enter_mask.", "enter_share.")  # they start at zero, so a network may lack them
+HOST = torch.device("cpu")
 _EARLIER: dict[str, Any] = {"weight_decay": 0.0, "fill_share": 0.6, "relative": False}
 """Settings that older checkpoints do not have, as they were then."""
 _OPTIMIZER_STATE = (("momentum",), ("step", "exp_avg", "exp_avg_sq"))  # of Muon and of AdamW, per parameter
@@ -49,19 +50,27 @@ class TrainState:
     losses: list[tuple[int, float]] = field(default_factory=list)
     validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.network.parameters()).device
 
-def fresh_state(settings: TrainSettings, start: Mapping[str, Tensor] | None = None) -> TrainState:
-    """Return the state before the first step.
+
+def fresh_state(
+    settings: TrainSettings, start: Mapping[str, Tensor] | None = None, device: torch.device = HOST
+) -> TrainState:
+    """Return the state before the first step. The batches are drawn on the host, whatever the device.
 
     start: initial weights, from a network with as many levels. Blocks that it lacks start as the identity, channels
     that it lacks are not read by the old ones, and a filler that it lacks starts as a copy of the denoiser. So the
     new network starts out as the old one.
     """
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         network = Natural(settings.network)
     if start is not None:
         _load_weights(network, start)
+    network.to(device)
     average = copy.deepcopy(network).requires_grad_(False)
     optimizers = make_optimizers(network, settings)
     return TrainState(network, average, optimizers, rng=random.generator(settings.seed))
@@ -113,12 +122,12 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
     """Write the state as one safetensors file, whole or not at all."""
     tensors: dict[str, Tensor] = {"rng": state.rng.get_state()}
     for name, parameter in state.network.named_parameters():
-        tensors[f"network.{name}"] = parameter.detach().contiguous()
+        tensors[f"network.{name}"] = parameter.detach().cpu().contiguous()
         for optimizer in state.optimizers:
             for key, value in optimizer.state.get(parameter, {}).items():
-                tensors[f"optimizer.{key}.{name}"] = value.contiguous()
+                tensors[f"optimizer.{key}.{name}"] = value.cpu().contiguous()
     for name, parameter in state.average.named_parameters():
-        tensors[f"average.{name}"] = parameter.detach().contiguous()
+        tensors[f"average.{name}"] = parameter.detach().cpu().contiguous()
     record = {
         "step": state.step,
         "seconds": state.seconds,
@@ -132,9 +141,11 @@ def save_state(path: Path, state: TrainState, settings: TrainSettings, photos: P
     write_tensors(path, tensors, {"training": json.dumps(record)})
 
 
-def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainState:
-    """Read a checkpoint. The shape of the network and the photographs must be the same."""
-    state = fresh_state(settings)
+def load_state(
+    path: Path, settings: TrainSettings, photos: Photos, device: torch.device = HOST
+) -> TrainState:
+    """Read a checkpoint. The shape of the network and the photographs must be the same, the device need not."""
+    state = fresh_state(settings, device=device)
     names = {parameter: name for name, parameter in state.network.named_parameters()}
     with _opened(path) as (file, record):
         _require_same_run(record, settings, photos, path)
@@ -149,7 +160,7 @@ def load_state(path: Path, settings: TrainSettings, photos: Photos) -> TrainStat
                         key: _like(parameter, file.get_tensor(f"optimizer.{key}.{names[parameter]}"))
                         for key in keys
                     }
-        state.rng.set_state(file.get_tensor("rng"))
+        state.rng.set_state(file.get_tensor("rng").clone())  # a view with an offset crashes torch 2.13
     state.step, state.seconds, state.decaying = record["step"], record["seconds"], record["decaying"]
     state.losses = [(step, loss) for step, loss in record["losses"]]
     state.validations = [(step, psnr) for step, psnr in record["validations"]]
@@ -197,7 +208,9 @@ def _require_same_run(record: dict[str, Any], settings: TrainSettings, photos: P
 # ---- resuming ----
 
 
-def resume_point(folder: Path, settings: TrainSettings, photos: Photos, plan: Plan) -> TrainState:
+def resume_point(
+    folder: Path, settings: TrainSettings, photos: Photos, plan: Plan, device: torch.device = HOST
+) -> TrainState:
     """Return the state to continue from: the last checkpoint, or the one from before the decay.
 
     If the last checkpoint is in the decay of a shorter plan, and the new plan would not decay yet at that point,
@@ -206,10 +219,10 @@ def resume_point(folder: Path, settings: TrainSettings, photos: Photos, plan: Pl
     last = folder / CHECKPOINT
     if not last.is_file():
         raise InputError(f"there is no checkpoint in {folder}", hint="leave out --resume")
-    state = load_state(last, settings, photos)
+    state = load_state(last, settings, photos, device)
     too_early = plan.progress(state.step, state.seconds) <= 1 - settings.decay_share
     if state.decaying and too_early:
-        state = load_state(folder / STABLE / CHECKPOINT, settings, photos)
+        state = load_state(folder / STABLE / CHECKPOINT, settings, photos, device)
     return state
 
 

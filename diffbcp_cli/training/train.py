@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,10 +17,12 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random, units
+from ..devices import full_precision
 from ..priors.interpolate import interpolate
 from ..priors.mixed import MixedPrecision
 from ..priors.networks.natural import Natural
 from ..priors.precondition import EDM
+from ..transfer import fetch, send
 from .data import Batch, Photos, Pixels, as_tensor, draw_batch
 from .settings import Plan, TrainSettings
 from .state import CHECKPOINT, STABLE, TrainState, save_state
@@ -97,10 +100,12 @@ def train(
 def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, progress: float) -> TrainInfo:
     """Take one step on the EDM loss, then update the moving average of the weights."""
     rate = learning_rate(settings, state.step, progress)
-    batch = draw_batch(photos, settings, rng=state.rng)
+    batch = draw_batch(photos, settings, rng=state.rng).to(state.device)
     state.network.zero_grad()
-    loss = edm_loss(state.network, batch, settings)
-    loss.backward()  # type: ignore[no-untyped-call]
+    exact = full_precision(state.device) if settings.dtype == torch.float32 else nullcontext()
+    with exact:
+        loss = edm_loss(state.network, batch, settings)
+        loss.backward()  # type: ignore[no-untyped-call]
     for parameter in state.network.parameters():
         if parameter.grad is None:  # this batch had no crop with a mask, or none without
             parameter.grad = torch.zeros_like(parameter)
@@ -114,7 +119,8 @@ def take_step(state: TrainState, photos: list[Pixels], settings: TrainSettings, 
     with torch.no_grad():
         for slow, fast in zip(state.average.parameters(), state.network.parameters(), strict=True):
             slow.lerp_(fast, 1 - keep)
-    return TrainInfo(state.step, loss.item(), rate, float(norm), state.seconds, progress)
+    shown, size = fetch(loss, norm)  # the only wait of a step
+    return TrainInfo(state.step, float(shown), rate, float(size), state.seconds, progress)
 
 
 def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
@@ -148,9 +154,10 @@ def _estimates(denoiser: EDM, batch: Batch) -> Iterator[tuple[Tensor, Tensor, Te
     for chosen, masked in ((~batch.masked, False), (batch.masked, True)):
         if not bool(chosen.any()):
             continue
-        sigma, known = batch.sigma[chosen], batch.known[chosen] if masked else None
-        found = denoiser(batch.noisy[chosen], sigma, known)
-        yield batch.clean[chosen], found, denoiser.weight(sigma, known)
+        index = send(chosen.nonzero().flatten(), batch.clean.device)
+        sigma, known = batch.sigma[index], batch.known[index] if masked else None
+        found = denoiser(batch.noisy[index], sigma, known)
+        yield batch.clean[index], found, denoiser.weight(sigma, known)
 
 
 def relative_weight(error: Tensor, weight: Tensor) -> Tensor:
@@ -181,7 +188,8 @@ def validate(
         return {}
     multiple = network.config.multiple
     size = min(size, *(min(photo.shape[:2]) for photo in photos)) // multiple * multiple
-    clean = torch.stack([_centre(photo, size) for photo in photos])  # (B, 3, size, size)
+    device = next(network.parameters()).device
+    clean = send(torch.stack([_centre(photo, size) for photo in photos]), device)  # (B, 3, size, size)
     denoiser = EDM(MixedPrecision(network, dtype=dtype, channels_last=True))
     result = {}
     for level in VALIDATION_LEVELS:
@@ -189,7 +197,7 @@ def validate(
         result[str(level)] = _psnr(denoiser, clean, units.level_to_signed(level / 255), rng=rng)
     if network.config.takes_mask or network.config.takes_levels:
         rng = random.generator(seed)
-        known = random.bernoulli((len(photos), 1, size, size), 0.1, rng=rng)
+        known = send(random.bernoulli((len(photos), 1, size, size), 0.1, rng=rng), device)
         result[FILLED] = _psnr(denoiser, clean, FILLED_NOISE, known.expand_as(clean), rng=rng)
     return result
 
@@ -201,7 +209,7 @@ def _psnr(
     noisy = clean + sigma * random.normal_like(clean, rng=rng)
     if known is not None:
         noisy = interpolate(noisy, known)
-    restored = denoiser(noisy, torch.full((len(clean),), sigma), known)
+    restored = denoiser(noisy, torch.full((len(clean),), sigma, device=clean.device), known)
     error = (restored.clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / units.RANGE**2
     return float(-10 * error.log10().mean())
 
