@@ -81,12 +81,9 @@ def train(
     if resume:
         settings = training.with_network_of(out / training.CHECKPOINT, settings)
     plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
-    weights = _first_weights(out, resume, begin)
-    photos = _photos(folder, settings, out)
-    if resume:
-        state = _resumed(out, settings, photos, plan, where)
-    else:
-        state = training.fresh_state(settings, weights, where)
+    weights, photos = _first_weights(out, resume, begin), _photos(folder, settings, out)
+    fresh = training.fresh_state
+    state = _resumed(out, settings, photos, plan, where) if resume else fresh(settings, weights, where)
     start = _check_plan(plan, state, out)
     infos = training.train(state, photos, settings, plan, out, save_every=60 * save_every)
     written, source = list[Path](), folder.resolve().name
