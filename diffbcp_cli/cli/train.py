@@ -67,7 +67,6 @@ def train(
     """Train a prior on the photographs in FOLDER."""
     from .. import training
     from ..devices import pick_device
-    from ..training.folder import write_model_folder
 
     where = pick_device(device)
     settings = training.TrainSettings(
@@ -84,9 +83,25 @@ def train(
     weights, photos = _first_weights(out, resume, begin), _photos(folder, settings, out)
     fresh = training.fresh_state
     state = _resumed(out, settings, photos, plan, where) if resume else fresh(settings, weights, where)
-    start = _check_plan(plan, state, out)
-    infos = training.train(state, photos, settings, plan, out, save_every=60 * save_every)
-    written, source = list[Path](), folder.resolve().name
+    for path in _to_the_end(state, photos, settings, plan, out, 60 * save_every, folder.resolve().name):
+        render.path(path)
+
+
+def _to_the_end(
+    state: TrainState,
+    photos: Photos,
+    settings: TrainSettings,
+    plan: Plan,
+    out: Path,
+    save_every: float,
+    source: str,
+) -> list[Path]:
+    """Train until the plan is done or a signal comes; return the files of the prior."""
+    from .. import training
+    from ..training.folder import write_model_folder
+
+    start, written = _check_plan(plan, state, out), list[Path]()
+    infos = training.train(state, photos, settings, plan, out, save_every=save_every)
     with _stop_on_interrupt() as stop:
         for info in _show(infos, start=start, began=state.seconds):
             if info.saved or stop:
@@ -94,8 +109,7 @@ def train(
             if stop:
                 training.save_state(out / training.CHECKPOINT, state, settings, photos)
                 raise KeyboardInterrupt
-    for path in written:
-        render.path(path)
+    return written
 
 
 def _precision(name: str, device: torch.device) -> str:
