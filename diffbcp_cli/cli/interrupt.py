@@ -40,7 +40,7 @@ class Stop:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        render.note("stopping as soon as the present step is done; press Ctrl-C again to stop at once")
+        render.answer("stopping as soon as the present step is done; press Ctrl-C again to stop at once")
 
 
 @contextmanager

@@ -41,6 +41,12 @@ def note(text: str, *, shown: bool = True) -> None:
         err.print(f"[dim]{escape(printable(text))}[/dim]")
 
 
+def answer(text: str) -> None:
+    """Print a note that even --quiet does not hide: it says why nothing was done, or what a key has done."""
+    if voice.say("answer", text):
+        err.print(f"[dim]{escape(printable(text))}[/dim]")
+
+
 def detail(text: str) -> None:
     """Print what only --verbose asks for."""
     if voice.say("detail", text):

@@ -170,7 +170,7 @@ def _run_one(job: Job, recipe: Recipe, found: Taken, stop: Stop) -> None:
     earlier = earlier_result(job, recipe.given, overwrite=common.overwrite)
     if earlier is not None and earlier.changed is None:
         there = mean_of(earlier.record, job.target)
-        render.note(f"{there} is there already; --overwrite does it again")
+        render.answer(f"{there} is there already; --overwrite does it again")
         _show(dict(earlier.record), [there], common)
         return
     session = Session(
