@@ -19,7 +19,7 @@ from quality import RECIPES
 from torch import Tensor
 
 from diffbcp_cli.jobs.session import open_prior, restore
-from diffbcp_cli.methods import diffbcp
+from diffbcp_cli.methods import cp_step
 from diffbcp_cli.options import check
 from diffbcp_cli.photos.photo import read_photo
 
@@ -53,7 +53,7 @@ def measure(photo: Path, recipe: str, options: dict[str, Any]) -> dict[str, Any]
     pixels, observed = damage(truth, recipe, 0.025, 0, photo.stem)
     cfg = check(options)
     prior = Timed(open_prior(cfg))
-    sweeps, plain = [0.0], diffbcp.sweep
+    sweeps, plain = [0.0], cp_step.sweep
 
     def timed(*args: Any, **named: Any) -> Any:
         started = time.perf_counter()
@@ -61,7 +61,7 @@ def measure(photo: Path, recipe: str, options: dict[str, Any]) -> dict[str, Any]
         sweeps[0] += time.perf_counter() - started
         return result
 
-    diffbcp.sweep = timed
+    cp_step.sweep = timed
     started = time.perf_counter()
     restored = restore(pixels, observed, cfg, prior=prior, name=photo.stem)
     total = time.perf_counter() - started

@@ -50,13 +50,15 @@ class Problem:
     """What is known of a picture, on [-1, 1].
 
     y: the measurements (C, H, W); zero where there is none. noise_std: of the measurements, None if it is to be
-    inferred. name: the relative path of the photograph, which with the seed of the run fixes every draw.
+    inferred. name: the relative path of the photograph, which with the seed of the run fixes every draw. later: known
+    entries (C, H, W) that a method which can do so is to use after burn-in only, and to predict at its end.
     """
 
     y: Tensor
     operator: Operator
     noise_std: float | None = None
     name: str = ""
+    later: Tensor | None = None
 
     @property
     def device(self) -> torch.device:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from conftest import picture
 
-from diffbcp_cli.methods.diffbcp import LowRank, Settings
+from diffbcp_cli.methods.cp_step import LowRank, Settings
 from diffbcp_cli.methods.split_gibbs import Adaptive, SplitGibbs
 from diffbcp_cli.options import Options
 from diffbcp_cli.watch import Watch

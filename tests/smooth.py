@@ -26,7 +26,7 @@ def draw(prior, rng):
 
 
 def config(**options):
-    base = {"iterations": 8, "burn_in": 3, "rank": 6, "device": "cpu", "calls": 1}
+    base = {"sampler": "split-gibbs", "iterations": 8, "burn_in": 3, "rank": 6, "device": "cpu", "calls": 1}
     return Options(**{**base, **options})
 
 

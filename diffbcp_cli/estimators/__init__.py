@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..options import Options, takes
+from ..options import Options, asks_to_refine, draws_by_langevin
 from ..priors.base import Prior
 from ..problem import Problem
 from ..random import Seeds
@@ -18,9 +18,8 @@ __all__ = ["Estimator", "build", "refines"]
 
 
 def refines(prior: Prior | None, options: Options, height: int, width: int) -> bool:
-    """Whether the prior refines the posterior mean: the method must ask for it, and the prior see every pixel."""
-    asked = takes(options.method, "finish") and options.finish > 0
-    return asked and prior is not None and not prior.traits.shrinks(height, width)
+    """Whether the prior refines the posterior mean: the options must ask for it, and the prior see every pixel."""
+    return asks_to_refine(options) and prior is not None and not prior.traits.shrinks(height, width)
 
 
 def build(
@@ -28,7 +27,13 @@ def build(
 ) -> Estimator:
     """The estimator that the options ask for; values: the measured pixels (H, W, C) in [0, 1] units."""
     refining = refines(prior, options, *problem.y.shape[-2:])
-    parts = split(problem, seeds, calibrates=options.calibrate, refines=refining)
+    parts = split(
+        problem,
+        seeds,
+        calibrates=options.calibrate and not problem.operator.complete,
+        refines=refining,
+        puts_back=draws_by_langevin(options) and not refining,
+    )
     inner: Refined | PosteriorMean = PosteriorMean(parts.problem(problem), options)
     if prior is not None and refining:
         inner = Refined(problem, parts, prior, options, seeds, watch)

@@ -113,13 +113,15 @@ class Split:
     """Which known entries play which part, all (C, H, W) bool.
 
     shown: known and not held out to calibrate by. trial: of these, held out to choose the refinement by; None if
-    nothing is chosen. held: held out to calibrate by, None if nothing is calibrated.
+    nothing is chosen. held: held out to calibrate by, None if nothing is calibrated. puts_back: the method itself
+    holds them out during burn-in and uses them afterwards.
     """
 
     known: Tensor
     shown: Tensor
     trial: Tensor | None = None
     held: HeldOut | None = None
+    puts_back: bool = False
 
     @property
     def given(self) -> Tensor:
@@ -128,14 +130,18 @@ class Split:
 
     def problem(self, problem: Problem) -> Problem:
         """The problem that the method may see."""
+        if self.puts_back and self.held is not None:
+            return replace(problem, later=_tensor(self.held.entries, self.known))
         if self.given is self.known:
             return problem
         operator = Mask(self.given)
         return replace(problem, y=operator.forward(problem.y), operator=operator)
 
 
-def split(problem: Problem, seeds: Seeds, *, calibrates: bool, refines: bool) -> Split:
-    """Hold out what a run needs; no entry is held out for two purposes."""
+def split(
+    problem: Problem, seeds: Seeds, *, calibrates: bool, refines: bool, puts_back: bool = False
+) -> Split:
+    """Hold out what a run needs; no entry is held out for two purposes. puts_back: as in `Split`."""
     known = problem.known
     observed = np.ascontiguousarray(known.permute(1, 2, 0).cpu().numpy())
     held = hold_out(observed, rng=seeds.numpy("held-out")) if calibrates else None
@@ -146,6 +152,7 @@ def split(problem: Problem, seeds: Seeds, *, calibrates: bool, refines: bool) ->
         known if held is None else _tensor(shown, known),
         None if tested is None else _tensor(tested, known),
         held,
+        puts_back,
     )
 
 

@@ -35,6 +35,7 @@ class PosteriorMean:
             options=self.options,
             samples=samples,
             numbers={
+                "estimator": "mean",
                 "noise_source": "chain" if self.shown.noise_std is None else "given",
                 "draws": posterior.image.count,
                 "finish_level": None,

@@ -75,6 +75,7 @@ class Refined:
         if samples is not None:
             samples = samples - plain.mean + done.mean + done.changes
         weights = {
+            "estimator": "refined",
             "finish_level": level_to_unit(done.choice.level),
             "finish_weights": list(done.choice.weights),
         }

@@ -22,7 +22,7 @@ import numpy as np
 from .. import priors as weights
 from ..errors import DiffbcpError, ModelError
 from ..estimators.refine import calls_after
-from ..options import LARGE, Given, Options, resolve, takes
+from ..options import LARGE, Given, Options, asks_to_refine, draws_by_langevin, resolve, uses
 from ..photos import stacks
 from ..photos.masks import missing_share
 from ..photos.stacks import Stack
@@ -34,6 +34,7 @@ from .report import explain
 
 _BUNDLED_PARAMETERS = 6_441_496
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
+_OF_A_PAIR = 2.6  # calls a step of the pair of chains, with its probes
 _WITH_GRADIENT = 3  # what a call with its gradient costs, in calls
 _BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
 
@@ -130,7 +131,8 @@ def seconds(pixels: int, channels: int, cfg: Options, prior: NeededPrior | None)
     """Estimated time of one photograph on one core."""
     if cfg.time_budget is not None:
         return cfg.time_budget
-    rank, finish = (getattr(cfg, name) if takes(cfg.method, name) else 0 for name in ("rank", "finish"))
+    rank = cfg.rank if uses(cfg, "rank") else 0
+    finish = cfg.finish if asks_to_refine(cfg) else 0
     sweep = rank * (_PER_COMPONENT + _PER_ENTRY * pixels * channels)
     size = (prior.parameters or _BUNDLED_PARAMETERS) / _BUNDLED_PARAMETERS if prior is not None else 0.0
     call = _PER_CALL * pixels * size
@@ -138,12 +140,14 @@ def seconds(pixels: int, channels: int, cfg: Options, prior: NeededPrior | None)
     return steps * (cfg.sweeps * sweep + _calls(cfg) * call) + calls_after(finish, pixels) * call
 
 
-def _calls(cfg: Options) -> int:
+def _calls(cfg: Options) -> float:
     """What a step costs, in network calls."""
-    if takes(cfg.method, "dps_zeta"):
+    if draws_by_langevin(cfg):
+        return _OF_A_PAIR
+    if uses(cfg, "dps_zeta"):
         return _WITH_GRADIENT
-    known = [name for name in ("calls", "ode_steps") if takes(cfg.method, name)]
-    return int(getattr(cfg, known[0])) if known else 1
+    known = [name for name in ("calls", "ode_steps") if uses(cfg, name)]
+    return float(getattr(cfg, known[0])) if known else 1
 
 
 def memory(height: int, width: int, channels: int, cfg: Options, prior: NeededPrior | None) -> float:

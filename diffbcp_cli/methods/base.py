@@ -29,7 +29,8 @@ class Info:
     image: the draw that counts. prior_image: the draw of the prior's image, if the method has one. noise_std: on
     the same scale, None if the method knows of no noise. numbers: what else the trace shows, by name. std: the
     standard deviation of the picture given what is known, if the method states one; for a draw it stays None.
-    draw: a whole draw of the picture, if `image` is not one but a conditional mean.
+    draw: a whole draw of the picture, if `image` is not one but a conditional mean. predicted: (2, C, H, W) mean and
+    std of the picture before the entries `Problem.later` were used, at the end of burn-in.
     """
 
     image: Tensor
@@ -38,6 +39,7 @@ class Info:
     numbers: Mapping[str, float | None] = field(default_factory=dict)
     std: Tensor | None = None
     draw: Tensor | None = None
+    predicted: Tensor | None = None
 
 
 class Method(Protocol[S]):

@@ -31,4 +31,4 @@ def build(
     problem: Problem, prior: Prior | None, options: Options, seeds: Seeds, watch: Watch
 ) -> SplitGibbs[State] | SplitGibbs[RingState]:
     """The sampler of a problem; a prior has nothing to do in it."""
-    return diffbcp.build(problem, None, options, seeds, watch)
+    return diffbcp.split_gibbs(problem, None, options, watch)

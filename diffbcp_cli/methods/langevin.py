@@ -13,7 +13,8 @@ call a step. The mean is the average of E[z | u] = D(u, sigma), and the variance
 Var(z | u) = sigma^2 diag J, J the Jacobian of D, which random probes give.
 
 Burn-in anneals: it starts at the network's fill with noise of START, and goes down to sigma, level by level. Above
-sigma the known entries get the noise that they lack. Two chains run in a pair with opposite noise, so that the
+sigma the known entries get the noise that they lack. Known entries that are held out to calibrate by are predicted
+in the last steps of burn-in, at sigma, and then put back. Two chains run in a pair with opposite noise, so that the
 errors of their average cancel to first order. Each call sees another quarter turn, if the prior knows all of them.
 
 A noise level that is not given is the most likely one (priors/evidence.py), found anew as the chain goes on, so it is
@@ -39,10 +40,10 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
-from ..operators.mask import mean_of_neighbours
+from ..operators.mask import smoothed
 from ..options import Options
 from ..priors.base import Prior, can_fill
-from ..priors.evidence import Residual, newton, residual
+from ..priors.evidence import Residual, first_guess, newton, residual
 from ..priors.interpolate import interpolate
 from ..priors.reverse import sample
 from ..priors.turning import Turning
@@ -50,17 +51,18 @@ from ..problem import Problem
 from ..random import Seeds
 from ..watch import Watch
 from .base import Info, Kind
+from .held_out import Tally, misfit
 from .path import known_entries
 
 START = 0.4  # noise level that burn-in starts at, on [-1, 1]
 LOWEST, HIGHEST = 0.004, 1.0  # an inferred noise level
 PROBE_EVERY, EARLY_PROBES = 5, (0, 2)  # steps
+SMOOTHED = 3  # rounds of smoothing of Var(z | u), which a few probes measure
 FRICTION = 0.5  # a step
 DRAW_CALLS = 4  # of the prior for a whole draw
-_FIRST_GUESS, _GUESSES = 0.1, 3
+HELD_STEPS = 8  # of burn-in, in which held-out entries are predicted
 FROM_BELOW = 0.35  # of the first guess: a level that is too low rises soon, one that is too high falls slowly
 _MOST_CHANGE = 1.6  # of the level in one step
-_WINDOW = 256  # pixels a side that the first guess is made on
 
 _KEEP = math.exp(-FRICTION)
 
@@ -72,6 +74,8 @@ class LangevinState:
     u: the noisy picture. momentum: of its missing entries, in units of the noise level. clean: D(u). added: the
     noise that the known entries have at this level and lack in the data. noise_std: of the data, on [-1, 1].
     within: (C, H, W) the mean of Var(z | u) so far, in units of noise_std^2. probes: how many probes it is of.
+    held: D(u) over the steps in which entries are held out, at the level of the noise. free: the mean of 1 - J_ii
+    over known entries, the share of noise that the prior tells from the picture. misfit: see `held_out.misfit`.
     """
 
     u: Tensor
@@ -82,9 +86,12 @@ class LangevinState:
     step: int = 0
     within: Tensor | None = None
     probes: int = 0
+    held: Tally | None = None
+    free: float | None = None
+    misfit: float = 1.0
 
 
-STATE_CLASSES = (LangevinState,)
+STATE_CLASSES = (LangevinState, Tally)
 
 
 @dataclass(frozen=True)
@@ -105,13 +112,15 @@ class Langevin:
     @torch.no_grad()
     def init(self, *, rng: Generator) -> LangevinState:
         """Start at the network's fill, with noise of the first level."""
-        prior, known, y = self._turning(rng), self.known, self.problem.y[None]
-        given = self.problem.noise_std
-        noise_std = self._first_guess(prior, rng) if given is None else given
+        prior, known, y = Turning(self.prior, rng), self.known(0), self.problem.y[None]
+        noise_std = self.problem.noise_std
+        if noise_std is None:
+            guess = first_guess(prior, y, known, self._fill, rng=rng)
+            guess *= 1 if self.problem.operator.complete else FROM_BELOW
+            noise_std = min(max(guess, LOWEST), HIGHEST)
         if self.problem.operator.complete:
-            return LangevinState(
-                y, torch.zeros_like(y), prior.denoise(y, noise_std), torch.zeros_like(y), noise_std
-            )
+            none = torch.zeros_like(y)
+            return LangevinState(y, none, prior.denoise(y, noise_std), none, noise_std)
         fill = self._fill(y, known, noise_std)
         level = self._level(0, noise_std)
         added = lacking(level, noise_std) * _opposite(y, rng)
@@ -119,14 +128,21 @@ class Langevin:
         return LangevinState(u, _opposite(y, rng), prior.denoise(u, level), added, noise_std)
 
     @property
-    def known(self) -> Tensor:
-        """(1, C, H, W) which entries are known."""
-        return known_entries(self.problem, "langevin")[None]
+    def annealing(self) -> int:
+        """Steps from START down to the level of the noise."""
+        held = 0 if self.problem.later is None else min(HELD_STEPS, self.burn_in // 2)
+        return self.burn_in - held
+
+    def known(self, step: int) -> Tensor:
+        """(1, C, H, W) which entries are used in a step."""
+        known = known_entries(self.problem, "langevin")[None]
+        later = self.problem.later
+        return known if later is None or step >= self.burn_in else known & ~later
 
     @torch.no_grad()
     def step(self, state: LangevinState, *, rng: Generator) -> tuple[LangevinState, Info]:
         """Move at the level of this step, measure the noise and the variance if it is time, go down a level."""
-        prior, level = self._turning(rng), self._level(state.step, state.noise_std)
+        prior, level = Turning(self.prior, rng), self._level(state.step, state.noise_std)
         before = state.clean
         if not self.problem.operator.complete:
             state = self._move(state, prior, level, rng)
@@ -134,18 +150,37 @@ class Langevin:
             state = replace(state, clean=prior.denoise(state.u, level))
         if self._probes(state.step):
             state = self._probe(state, prior, level, rng)
-        info = self._info(state, level, float((state.clean - before).square().mean().sqrt()))
-        state = replace(state, step=state.step + 1)
-        return self._down(state, level, rng), info
+        state = self._hold(state)
+        predicted = self._predicted(state)
+        info = self._info(state, level, float((state.clean - before).square().mean().sqrt()), predicted)
+        state = self._down(replace(state, step=state.step + 1), level, rng)
+        return state if predicted is None else self._put_back(state, predicted), info
 
-    def _turning(self, rng: Generator) -> Prior:
-        return Turning(self.prior, rng)
+    def _hold(self, state: LangevinState) -> LangevinState:
+        """Take a step at the level of the noise into account, while entries are held out."""
+        if self.problem.later is None or not self.annealing <= state.step < self.burn_in:
+            return state
+        return replace(state, held=(state.held or Tally()).plus(state.clean))
+
+    def _predicted(self, state: LangevinState) -> Tensor | None:
+        """(2, C, H, W) mean and std of the picture without the held-out entries, in the last step of burn-in."""
+        if state.held is None or state.step != self.burn_in - 1:
+            return None
+        variance = state.held.variance + self._variance_given_u(state)
+        return torch.stack([state.held.mean, variance.sqrt()])
+
+    def _put_back(self, state: LangevinState, predicted: Tensor) -> LangevinState:
+        """Use the entries that were held out from here on, and what they say about the prior's variance."""
+        later, y = self.problem.later, self.problem.y
+        assert later is not None
+        wrong = misfit(y, later, self.known(0)[0], predicted, state.noise_std)
+        return replace(state, u=torch.where(later, y + state.added, state.u), held=None, misfit=wrong)
 
     def _level(self, step: int, noise_std: float) -> float:
         """The level of a step: geometric from START to the level of the noise over burn-in."""
         start = max(START, noise_std)
-        anneals = self.burn_in > 1 and not self.problem.operator.complete
-        share = min(1.0, step / (self.burn_in - 1)) if anneals else 1.0
+        anneals = self.annealing > 1 and not self.problem.operator.complete
+        share = min(1.0, step / (self.annealing - 1)) if anneals else 1.0
         return float(start * (noise_std / start) ** share)
 
     def _move(self, state: LangevinState, prior: Prior, level: float, rng: Generator) -> LangevinState:
@@ -153,7 +188,7 @@ class Langevin:
         momentum = state.momentum + 0.5 * (state.clean - state.u) / level
         half = state.u + 0.5 * level * momentum
         momentum = _KEEP * momentum + math.sqrt(1 - _KEEP**2) * _opposite(momentum[:1], rng)
-        u = torch.where(self.known, state.u, half + 0.5 * level * momentum)
+        u = torch.where(self.known(state.step), state.u, half + 0.5 * level * momentum)
         clean = prior.denoise(u, level)
         return replace(state, u=u, clean=clean, momentum=momentum + 0.5 * (clean - u) / level)
 
@@ -168,54 +203,40 @@ class Langevin:
         u = state.clean + q * (state.u - state.clean) + below * math.sqrt(1 - q) * fresh
         keep = (has / had) ** 2  # a Brownian bridge: the added noise at both levels is that of one path
         added = keep * state.added + has * math.sqrt(1 - keep) * fresh
-        return replace(state, u=torch.where(self.known, self.problem.y[None] + added, u), added=added)
+        known = self.known(state.step)
+        return replace(state, u=torch.where(known, self.problem.y[None] + added, u), added=added)
 
     # ---- the level of the noise, and the variance of z given u ----
 
     def _probes(self, step: int) -> bool:
         """Whether this step measures: from the end of burn-in on every fifth one, and a few more at first."""
-        since = step - self.burn_in + 1
+        since = step - self.annealing + 1
         return since in EARLY_PROBES or (since > 0 and since % PROBE_EVERY == 0)
 
     def _probe(self, state: LangevinState, prior: Prior, level: float, rng: Generator) -> LangevinState:
         """Measure the noise, unless it is given, and Var(z | u) = sigma^2 (1 - free)."""
         signs = random.normal_like(state.u, rng=rng).sign()
         found = residual(prior, state.u, signs, level, clean=state.clean)
+        known = self.known(state.step)
         within = (1 - found.free).mean(0)
         count = state.probes + 1
         old = torch.zeros_like(within) if state.within is None else state.within
-        state = replace(state, within=old + (within - old) / count, probes=count)
+        free = float((found.free * known).sum() / (known.sum() * len(found.free)).clamp_min(1))
+        free = free if state.free is None else state.free + (free - state.free) / count
+        state = replace(state, within=old + (within - old) / count, probes=count, free=free)
         if self.problem.noise_std is not None:
             return state
         return self._with_noise(state, level, found)
 
     def _with_noise(self, state: LangevinState, level: float, found: Residual) -> LangevinState:
         """A Newton step towards the most likely noise level; late ones are shorter, so that it settles."""
-        measured = newton(found, self.known, level)
-        if measured is None:
-            return state
+        known = self.known(state.step)
+        measured = newton(found, known, level, misfit=state.misfit) or 1.0
         gain = 1 / (1 + 0.3 * max(0, state.probes - 3))
         factor = min(max(measured, 1 / _MOST_CHANGE), _MOST_CHANGE) ** gain
         now = min(max(level * factor, LOWEST), HIGHEST)
-        u = torch.where(self.known, state.u, state.clean + now / level * (state.u - state.clean))
+        u = torch.where(known, state.u, state.clean + now / level * (state.u - state.clean))
         return replace(state, u=u, noise_std=now)
-
-    def _first_guess(self, prior: Prior, rng: Generator) -> float:
-        """The noise level of the middle of the picture, its missing entries interpolated."""
-        height, width = self.problem.y.shape[-2:]
-        top, left = max(0, height - _WINDOW) // 2, max(0, width - _WINDOW) // 2
-        window = (..., slice(top, top + _WINDOW), slice(left, left + _WINDOW))
-        y, known = self.problem.y[None][window], self.known[window]
-        sigma = _FIRST_GUESS
-        for _ in range(_GUESSES):
-            filled = self._fill(y, known, sigma)
-            u = torch.where(known, y, filled + sigma * random.normal_like(y, rng=rng))
-            signs = random.normal_like(y, rng=rng).sign()
-            measured = newton(residual(prior, u, signs, sigma), known, sigma)
-            if measured is None:
-                break
-            sigma = min(max(sigma * min(max(measured, 1 / 4), 2.0), LOWEST), HIGHEST)
-        return FROM_BELOW * sigma
 
     def _fill(self, y: Tensor, known: Tensor, noise_std: float) -> Tensor:
         """The prior's fill of y (1, C, H, W), or an interpolation if it takes no mask."""
@@ -226,23 +247,25 @@ class Langevin:
 
     # ---- what is reported ----
 
-    def _info(self, state: LangevinState, level: float, change: float) -> Info:
+    def _info(self, state: LangevinState, level: float, change: float, predicted: Tensor | None) -> Info:
         """The mean of the pair, and the std of z about it: from u, and between the two."""
-        mean = state.clean.mean(0)
-        within = (state.clean - mean).square().mean(0)
-        if state.within is not None:
-            within = within + state.noise_std**2 * mean_of_neighbours(state.within, self.known[0]).clamp_min(
-                0
-            )
-        numbers = {"level": level, "change": change}
+        mean, given_u = state.clean.mean(0), self._variance_given_u(state)
+        variance = (state.clean - mean).square().mean(0) + given_u
+        numbers = {"level": level, "change": change, "free": state.free}
         draw = self._draw(state) if state.step in self.draws else None
-        return Info(mean, state.noise_std, prior_image=mean, numbers=numbers, std=within.sqrt(), draw=draw)
+        return Info(mean, state.noise_std, mean, numbers, variance.sqrt(), draw, predicted)
+
+    def _variance_given_u(self, state: LangevinState) -> Tensor:
+        """(C, H, W) Var(z | u), smoothed over neighbours of the same kind; zero before it has been measured."""
+        share = torch.zeros_like(self.problem.y) if state.within is None else state.within
+        share = smoothed(share, self.known(state.step)[0], rounds=SMOOTHED)
+        return state.noise_std**2 * share.clamp_min(0)
 
     def _draw(self, state: LangevinState) -> Tensor:
         """A draw of z given u of one of the two chains, by the reverse diffusion."""
         rng = self.seeds.generator(f"draw {state.step}", state.u.device)
         u = state.u[state.step % len(state.u)][None]
-        return sample(self._turning(rng), u, state.noise_std, calls=DRAW_CALLS, rng=rng).sample[0]
+        return sample(Turning(self.prior, rng), u, state.noise_std, calls=DRAW_CALLS, rng=rng).sample[0]
 
     def planned(self, *, burn_in: int) -> Self:
         """The same method for another burn-in."""

@@ -64,12 +64,34 @@ def where_float64(problem: Problem) -> Problem:
     return replace(problem, y=problem.y.cpu(), operator=Mask(problem.known.cpu()))
 
 
+def steps_from_known(known: Tensor, most: int = 32) -> Tensor:
+    """How many steps of one pixel, diagonal ones too, the nearest known entry is away: (C, H, W) -> (C, H, W)."""
+    steps, reached = torch.zeros(known.shape, device=known.device), known.float()
+    for _ in range(most):
+        if bool(reached.all()):
+            break
+        steps += 1 - reached
+        reached = functional.max_pool2d(reached[:, None], 3, stride=1, padding=1)[:, 0]
+    return steps
+
+
 def mean_of_neighbours(values: Tensor, known: Tensor) -> Tensor:
     """Means over the 3 x 3 neighbours of the same kind, known or missing: values and known (C, H, W)."""
     result = torch.empty_like(values)
     for kind in (known, ~known):
         total, count = (_average(part) for part in (values * kind, kind.to(values.dtype)))
         result = torch.where(kind, total / count.clamp_min(1e-6), result)
+    return result
+
+
+def smoothed(values: Tensor, known: Tensor, *, rounds: int) -> Tensor:
+    """Values (C, H, W) averaged over neighbours so many times, and over channels, each with those of its kind."""
+    for _ in range(rounds):
+        values = mean_of_neighbours(values, known)
+    result = torch.empty_like(values)
+    for kind in (known, ~known):
+        mean = (values * kind).sum(0) / kind.sum(0).clamp_min(1)
+        result = torch.where(kind, mean, result)
     return result
 
 

@@ -7,7 +7,19 @@ from .arguments import Arguments
 from .files import Recipe, read_recipe, read_toml, to_toml
 from .methods import METHODS
 from .presets import PRESETS
-from .resolve import LARGE, Given, check, lay, read_setting, resolve, takes, to_mapping
+from .resolve import (
+    LARGE,
+    Given,
+    asks_to_refine,
+    check,
+    draws_by_langevin,
+    lay,
+    read_setting,
+    resolve,
+    takes,
+    to_mapping,
+    uses,
+)
 from .spec import GROUPS, Option, allowed, check_value, flag, kinds, option, table
 from .table import EXTRAS, Options
 from .written import read_duration, read_size
@@ -24,8 +36,10 @@ __all__ = [
     "Options",
     "Recipe",
     "allowed",
+    "asks_to_refine",
     "check",
     "check_value",
+    "draws_by_langevin",
     "flag",
     "kinds",
     "lay",
@@ -40,4 +54,5 @@ __all__ = [
     "takes",
     "to_mapping",
     "to_toml",
+    "uses",
 ]

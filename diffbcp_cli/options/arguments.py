@@ -10,6 +10,8 @@ from typing import Literal, TypedDict
 class Arguments(TypedDict, total=False):
     """Options by name, for `**options: Unpack[Arguments]`; times and sizes may be written as text."""
 
+    sampler: Literal["langevin", "split-gibbs"]
+    estimator: Literal["auto", "mean", "refined"]
     start_level: float
     pir_lambda: float
     pir_zeta: float

@@ -46,10 +46,17 @@ _REVERSE = ("rho_min", "rho_max", "solver", "calls")
 _ONE_STEP = {"iterations": 1, "burn_in": 0}
 _20_STEPS = {"iterations": 20}
 _NEAR = 64  # least_window of a method that sees only what is near
+_LANGEVIN = {"iterations": 52, "burn_in": 20, "calibrate": True}
+
+OF_SPLIT_GIBBS = (*_LOW_RANK, "coupling", *_REVERSE)
+"""Options of diffbcp that only its sampler split-gibbs has. One that is given chooses this sampler."""
+SAMPLERS: Mapping[str, Mapping[str, Any]] = {"langevin": _LANGEVIN, "split-gibbs": {}}
+"""How diffbcp draws, and the values that go with it."""
 
 METHODS = {
     "diffbcp": MethodEntry(
-        "a low-rank tensor and a prior, refined by the prior", (*_LOW_RANK, "coupling", *_REVERSE, "finish")
+        "the posterior under the prior, or the paper's low-rank tensor held by it (--sampler split-gibbs)",
+        ("sampler", "estimator", "finish", *OF_SPLIT_GIBBS),
     ),
     "bcp-gibbs": MethodEntry(
         "the low-rank tensor of diffbcp alone, without a prior: Bayesian CP by Gibbs sampling",
@@ -60,7 +67,7 @@ METHODS = {
         "the prior alone, by Langevin dynamics: mean and std of one posterior",
         (),
         needs_prior=True,
-        defaults={"iterations": 52, "burn_in": 12},
+        defaults=_LANGEVIN,
         least_window=_NEAR,
     ),
     "pnp-dm": MethodEntry(

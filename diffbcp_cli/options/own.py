@@ -5,13 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .spec import OWN, option
+from .spec import OWN, SAMPLING, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnOptions:
     """The options of single methods, which are part of `Options`."""
 
+    sampler: Literal["langevin", "split-gibbs"] = option(
+        "langevin",
+        SAMPLING,
+        "How diffbcp draws; split-gibbs is the paper's, with the low-rank model, and its options choose it.",
+    )
+    estimator: Literal["auto", "mean", "refined"] = option(
+        "auto",
+        SAMPLING,
+        "What the mean is made by: the draws, or the prior that refines them; auto: refined with split-gibbs.",
+    )
     start_level: float = option(
         4.0, OWN, "Noise level to start at, on the [-1, 1] scale; DDPM networks know up to 152.", least=0.5
     )

@@ -12,8 +12,8 @@ from typing import Any
 class Preset:
     """Values laid under what the user gives. large: other values for large pictures, by case (see `resolve`).
 
-    beyond: values of large pictures that come before the case is looked up. method: the one that it is made for, None
-    for any.
+    beyond: values of large pictures that come before the case is looked up. method, sampler: those that it is made
+    for, None for any. langevin: the values in place of `values` for the sampler langevin.
     """
 
     help: str
@@ -21,7 +21,11 @@ class Preset:
     large: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     beyond: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     method: str | None = None
+    sampler: str | None = None
+    langevin: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+
+_UNTIL_AGREED = {"chains": 4, "until_converged": True}
 
 PRESETS = {
     "paper": Preset(
@@ -35,6 +39,7 @@ PRESETS = {
         {"reshape": {"rank": 500, "block": 500, "coupling": 50.0, "rho_min": 0.1, "sweeps": 2}},
         beyond={"tensorize": "reshape"},
         method="diffbcp",
+        sampler="split-gibbs",
     ),
     "fast": Preset(
         "trade a little quality for speed",
@@ -44,5 +49,11 @@ PRESETS = {
             "alone": {"iterations": 12, "burn_in": 5},
             "reshape": {"iterations": 15, "burn_in": 6},
         },
+        langevin={"iterations": 12, "burn_in": 7, "calibrate": False},
+    ),
+    "thorough": Preset(
+        "four chains, until they agree",
+        _UNTIL_AGREED,
+        langevin={**_UNTIL_AGREED, "max_iterations": 400},
     ),
 }

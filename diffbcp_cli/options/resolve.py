@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UsageError
-from .methods import METHODS, OF_CHAINS
+from .methods import METHODS, OF_CHAINS, OF_SPLIT_GIBBS, SAMPLERS
 from .presets import PRESETS, Preset
 from .spec import check_value, flag, kinds, table
 from .table import Options
@@ -93,35 +93,98 @@ def resolve(
     _check_method(name, given)
     method = METHODS[name]
     given = given if method.takes_prior else {**given, "prior": "none"}
-    large = (height or 0) * (width or 0) > LARGE and given.get("size_defaults", True)
-    large = large and takes(name, "tensorize")  # they suit the low-rank model
-    suited = _values_for_large({**preset.values, **preset.beyond, **given}, known, preset) if large else {}
+    sampler = _sampler(given, preset) if takes(name, "sampler") else None
+    suited: dict[str, Any] = {}
+    if sampler == "langevin" and height and known == 1:
+        suited = {**_values_of("complete"), **preset.langevin}
+    elif (height or 0) * (width or 0) > LARGE and given.get("size_defaults", True):
+        suited = _values_for_large(name, sampler, given, known, preset)
     if any(name in given for name in _PAIR):
         suited = {name: value for name, value in suited.items() if name not in _PAIR}
     suited |= BONDS.get(given.get("decomposition", ""), {})
-    values = {**lay({**preset.values, **method.defaults, **suited}, given), "method": name}
+    usual = {**preset.values, **method.defaults}
+    if sampler == "langevin":
+        usual = {**SAMPLERS[sampler], **preset.langevin}
+    values = {**lay({**usual, **suited}, given), "method": name}
+    if sampler is not None:
+        values["sampler"] = sampler
     if method.own_prior is not None:
         values["prior"] = method.own_prior
     if method.path:
         values["burn_in"] = values.get("iterations", Options.iterations) - 1
+    elif "iterations" in given and "burn_in" not in given:
+        values["burn_in"] = _burn_in(given["iterations"], {**usual, **suited})
+    if values.get("calibrate") and "calibrate" not in given and values["burn_in"] < usual["burn_in"]:
+        values["calibrate"] = False  # too short to predict what is held out
     if "stride" not in values:
         values["stride"] = max(1, values.get("patch_size", Options.patch_size) // 2)
     return Options(**values)
 
 
-def _values_for_large(given: Given, known: float, preset: Preset) -> dict[str, Any]:
-    """What suits a large picture. The cases are patches with a prior, patches alone, and the reshape.
+def _sampler(given: Given, preset: Preset) -> str:
+    """How diffbcp draws: as was given, as the preset says, or as the other options need it."""
+    names = OF_SPLIT_GIBBS if given.get("estimator") == "refined" else (*OF_SPLIT_GIBBS, "finish")
+    typed, low_rank = given.get("sampler"), [flag(name) for name in names if name in given]
+    alone = ["--prior none"] if given.get("prior") == "none" else []
+    of_preset = [f"--preset {given['preset']}"] if preset.sampler == "split-gibbs" else []
+    needs = low_rank + alone + of_preset
+    if typed == "langevin" and needs:
+        raise UsageError(
+            f"{needs[0]} goes with --sampler split-gibbs, not with langevin", hint="leave one of the two out"
+        )
+    return str(typed or ("split-gibbs" if needs else Options.sampler))
+
+
+def _burn_in(iterations: int, usual: Mapping[str, Any]) -> int:
+    """Burn-in where only the iterations were given: its usual share of fewer, and no more than usual of more."""
+    most, of = usual.get("burn_in", Options.burn_in), usual.get("iterations", Options.iterations)
+    return int(min(most, round(iterations * most / of)))
+
+
+def _values_for_large(
+    method: str, sampler: str | None, given: Given, known: float, preset: Preset
+) -> dict[str, Any]:
+    """What suits a large picture: draws by Langevin dynamics, or patches with a prior, patches alone, the reshape.
 
     Few known entries support few components. docs/explanation/large.md has the measurements.
     """
-    if given.get("tensorize") == "reshape":
-        case, cases = "reshape", ["reshape"]
+    if "langevin" in (method, sampler):
+        case, cases, over = "langevin", ["langevin"], preset.langevin
+    elif not takes(method, "tensorize"):
+        return {}
     else:
-        case = "alone" if given.get("prior") == "none" else "patch"
-        cases = [case, "few known"] if known < FEW_KNOWN else [case]
+        over = {**preset.values, **preset.beyond}
+        alone = {**over, **given}.get("prior") == "none"
+        case = "reshape" if {**over, **given}.get("tensorize") == "reshape" else "alone" if alone else "patch"
+        cases = [case, "few known"] if known < FEW_KNOWN and case != "reshape" else [case]
+    return {**_values_of(*cases), **over, **preset.large.get(case, {})}
+
+
+def _values_of(*cases: str) -> dict[str, Any]:
+    """The values that the table of options has for some cases; a later one goes before an earlier one."""
     options = table(Options).items()
-    suited = {name: one.large[each] for name, one in options for each in cases if each in one.large}
-    return {**suited, **preset.values, **preset.beyond, **preset.large.get(case, {})}
+    return {name: one.large[case] for name, one in options for case in cases if case in one.large}
+
+
+def uses(options: Options, name: str) -> bool:
+    """Whether a run with these options has a use for one of them."""
+    idle = name in OF_SPLIT_GIBBS or (name == "finish" and not asks_to_refine(options))
+    if options.method == "diffbcp" and options.sampler == "langevin" and idle:
+        return False
+    return takes(options.method, name)
+
+
+def asks_to_refine(options: Options) -> bool:
+    """Whether the prior is to refine the mean of the draws."""
+    chosen = options.estimator
+    if chosen == "auto":
+        chosen = "refined" if options.sampler == "split-gibbs" else "mean"
+    return chosen == "refined" and takes(options.method, "estimator") and options.finish > 0
+
+
+def draws_by_langevin(options: Options) -> bool:
+    """Whether the draws are those of methods/langevin.py."""
+    return options.method == "langevin" or (options.method == "diffbcp" and options.sampler == "langevin")
 
 
 def takes(method: str, name: str) -> bool:
@@ -152,5 +215,5 @@ def _check_method(method: str, given: Given) -> None:
 
 def to_mapping(options: Options) -> dict[str, Any]:
     """Options by name as plain values, as a record has them; those of other methods are left out."""
-    values = {name: v for name, v in dataclasses.asdict(options).items() if takes(options.method, name)}
+    values = {name: v for name, v in dataclasses.asdict(options).items() if uses(options, name)}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}

@@ -48,16 +48,18 @@ class Options(OwnOptions):
         100,
         SAMPLING,
         "Iterations of the sampler, or steps.",
+        shown="52; 100 with split-gibbs",
         least=1,
-        large={"patch": 12, "alone": 24, "reshape": 30},
+        large={"complete": 24, "langevin": 18, "patch": 12, "alone": 24, "reshape": 30},
         most=10**7,
     )
     burn_in: int = option(
         40,
         SAMPLING,
         "Iterations left out of the result.",
+        shown="20; 40 with split-gibbs",
         least=0,
-        large={"patch": 5, "alone": 10, "reshape": 12},
+        large={"complete": 8, "langevin": 8, "patch": 5, "alone": 10, "reshape": 12},
         most=10**7,
     )
     thin: int = option(
@@ -154,7 +156,8 @@ class Options(OwnOptions):
     calibrate: bool = option(
         False,
         SAMPLING,
-        "Hold out some known pixels and scale the uncertainty by them.",
+        "Hold out some known pixels and scale the uncertainty by them; on with langevin.",
+        large={"langevin": False},
         commands=("inpaint",),
     )
     time_budget: float | None = option(
@@ -266,6 +269,8 @@ class Options(OwnOptions):
         for field in dataclasses.fields(self):
             value = check_value(Options, field.name, getattr(self, field.name))
             object.__setattr__(self, field.name, value)  # a list becomes a tuple
+        if self.prior == "none":
+            object.__setattr__(self, "sampler", "split-gibbs")  # langevin moves by the score of a prior
         _check_together(self)
 
 

@@ -12,10 +12,13 @@ both sides of which two calls of the prior give.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
+from torch import Generator, Tensor
 
+from .. import random
 from ..transfer import add_up, fetch, sums
 from .base import Prior
 
@@ -23,6 +26,8 @@ _STEP = 0.1  # of the probe for the divergence, in units of sigma
 _LEAST_FREE = (
     0.1  # a Newton step for the level divides by the share of the noise that the prior can tell, at least
 )
+_FIRST_GUESS, _GUESSES = 0.1, 3
+_WINDOW = 256  # pixels a side that the first guess is made on
 _FEWEST = 50  # entries that a level can be measured by
 _MARGIN, _MOST_MARGIN = 2.5, 0.8  # pixels nearer to black or white, in units of sigma, may have been clipped
 
@@ -55,16 +60,39 @@ def residual(
     return Residual(clean, (u - clean).square(), free, counts)
 
 
-def newton(found: Residual, known: Tensor, level: float) -> float | None:
+def newton(found: Residual, known: Tensor, level: float, *, misfit: float = 1.0) -> float | None:
     """The factor on the level by one Newton step towards |u - D|^2 = level^2 (n - div D) over the known entries.
 
     The right side also falls with the level, so the step is longer than the ratio of the two. None if too few
-    entries can tell.
+    entries can tell. misfit: how many times larger than it says the prior's variance of the picture is; its errors
+    then add (misfit - 1) div D on the right side.
     """
     counts = found.counts & known
     parts = (sums(part * counts) for part in (found.square, found.free))
     square, free, number = (add_up(part) for part in fetch(*parts, counts.sum()[None]))
+    free += (misfit - 1) * max(0.0, number - free)
     if number < _FEWEST or free <= 0 or square <= 0:
         return None
     share = max(_LEAST_FREE, free / number)
     return float(math.exp(0.5 * math.log(square / (level**2 * free)) * min(1 / share, 2.0)))
+
+
+def first_guess(
+    prior: Prior, y: Tensor, known: Tensor, fill: Callable[[Tensor, Tensor, float], Tensor], *, rng: Generator
+) -> float:
+    """The noise level of the middle of y (1, C, H, W) by a few Newton steps.
+
+    fill: what the missing entries of a picture (1, C, h, w) hold, given it, its known entries and a level.
+    """
+    height, width = y.shape[-2:]
+    top, left = max(0, height - _WINDOW) // 2, max(0, width - _WINDOW) // 2
+    y, known = (part[..., top : top + _WINDOW, left : left + _WINDOW] for part in (y, known))
+    sigma = _FIRST_GUESS
+    for _ in range(_GUESSES):
+        u = torch.where(known, y, fill(y, known, sigma) + sigma * random.normal_like(y, rng=rng))
+        signs = random.normal_like(y, rng=rng).sign()
+        measured = newton(residual(prior, u, signs, sigma), known, sigma)
+        if measured is None:
+            break
+        sigma *= min(max(measured, 1 / 4), 2.0)
+    return sigma

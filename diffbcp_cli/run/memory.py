@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..methods.diffbcp import IN_CHUNKS
+from ..methods.cp_step import IN_CHUNKS
 from ..methods.low_rank import BATCHES_IN_BUDGET
-from ..options import Options, takes
+from ..options import Options, uses
 
 _PROCESS = 300 * 2**20  # bytes of a process that has imported everything and holds no picture
 _SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
@@ -19,7 +19,7 @@ _WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once hol
 def working_set(options: Options, height: int, width: int, channels: int) -> int:
     """Estimate the bytes of a process that restores one whole photograph."""
     pixels = height * width * channels
-    if not takes(options.method, "tensorize"):
+    if not uses(options, "tensorize"):
         entries, matrices, rows = 0, 0, 0
     elif options.tensorize == "reshape":
         entries, matrices, rows = pixels, _WHOLE_MATRICES, 0

@@ -18,6 +18,7 @@ from ..transfer import add_up, fetch, sums
 from ..units import level_to_unit, std_to_unit, value_to_unit, values_to_unit
 
 FRAME_SIDE = 320  # pixels of the longer side of a film, at most
+MISFIT = 0.3  # by how much the variance that a prior states of a picture may be wrong, as a share
 PROBES = 256  # rows and columns of pixels, at most, whose draws are kept for the diagnostics
 
 
@@ -63,6 +64,7 @@ class Posterior:
     method states itself. samples: whole draws of X, if asked for.
     traces, probes: one for each chain; a probe is a thinned grid of pixels, (h, w) in [0, 1] units. last: the
     latest draw. frames: small pictures (h, w, C) of the first chain, levels 0..255, if a film was asked for.
+    predicted: of each chain, (2, C, H, W) mean and std before the entries that are held out were used.
     """
 
     burn_in: int
@@ -74,6 +76,7 @@ class Posterior:
     last: Tensor | None = None
     frames: list[Tensor] = field(default_factory=list)
     stated: Moments = field(default_factory=Moments)
+    predicted: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """A checkpoint holds traces as plain dictionaries."""
@@ -98,6 +101,8 @@ class Posterior:
                 self.prior_image.add(info.prior_image)
             if info.std is not None:
                 self.stated.add(info.std.square())
+        if info.predicted is not None:
+            self.predicted.append(info.predicted)
         if keep:
             self.samples.append((info.image if info.draw is None else info.draw).cpu())
         if film:
@@ -125,14 +130,24 @@ class Posterior:
 
 
 def noise_of(traces: Sequence[Mapping[str, list[Any]]], burn_in: int) -> dict[str, float]:
-    """The noise std of all traces after burn-in: its mean and its 90 % interval; empty if they have none."""
+    """The noise std of all traces after burn-in: its mean and its 90 % interval; empty if they have none.
+
+    free: the share of the noise that the prior tells from the picture, where a trace has it. The rest it judges by
+    the variance that it states of the picture, so the interval takes in what a wrong one would do.
+    """
     # after an interruption a chain may have no step
     drawn = [trace["noise_std"] for trace in traces if "noise_std" in trace]
     if not drawn:
         return {}
     kept = np.concatenate([values[burn_in:] or values for values in drawn])
     low, high = np.quantile(kept, [0.05, 0.95])
-    return {"std": float(kept.mean()), "lower": float(low), "upper": float(high)}
+    free = [trace["free"][-1] for trace in traces if trace.get("free")]
+    share = np.mean([value for value in free if value is not None] or [1.0])
+    wrong = (
+        MISFIT * (1 - share) / max(share, MISFIT)
+    )  # of the variance, if the prior is as wrong as it may be
+    lower, upper = low * np.sqrt(max(0.0, 1 - wrong)), high * np.sqrt(1 + wrong / 2)
+    return {"std": float(kept.mean()), "lower": float(lower), "upper": float(upper)}
 
 
 def _numbers(info: Info) -> dict[str, float | None]:

@@ -139,7 +139,7 @@ def test_a_budget_too_small_to_work_in_is_refused():
 
 def test_the_default_budget_leaves_the_sampler_as_it_was():
     from diffbcp_cli.lowrank.cp_sweep import MEMORY_BUDGET
-    from diffbcp_cli.methods.diffbcp import settings_of
+    from diffbcp_cli.methods.low_rank import settings_of
 
     assert settings_of(Options(), None).budget == MEMORY_BUDGET
     assert settings_of(resolve(check({"memory-budget": "1GiB"})), None).budget == MEMORY_BUDGET // 4

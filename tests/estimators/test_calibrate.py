@@ -7,12 +7,14 @@ import json
 import numpy as np
 import pytest
 import tifffile
+import torch
 from conftest import SHORT
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import InputError
-from diffbcp_cli.estimators.calibrate import calibrate
+from diffbcp_cli.estimators.calibrate import Regions, calibrate
 from diffbcp_cli.estimators.hold_out import HeldOut, hold_out, is_scattered, like_missing
+from diffbcp_cli.operators.mask import steps_from_known
 from diffbcp_cli.photos.mask_kinds import recipe
 
 SHAPE = (96, 96, 3)
@@ -118,3 +120,53 @@ def test_pieces_of_a_single_hole_are_held_out_elsewhere(size, hole):
 def test_where_nothing_is_known_nothing_is_held_out():
     nothing = np.zeros((20, 20, 3), bool)
     assert not like_missing(nothing, 0, side=5, rng=np.random.default_rng(0)).any()
+
+
+def test_each_region_gets_the_factor_that_it_needs():
+    """Far from known pixels the std is three times too small, near to them it is right."""
+    rng = np.random.default_rng(5)
+    known = np.zeros((240, 240, 1), bool)
+    known[::2, :120], known[::12, 120:] = True, True
+    std = rng.uniform(0.02, 0.05, known.shape).astype(np.float32)
+    held = ~known & (rng.random(known.shape) < 0.2)
+    regions = Regions.of(known, std, HeldOut(held, strokes=False))
+    scale = np.where(regions.distance > regions.far, 3.0, 1.0)
+    clean = (scale * std * rng.standard_normal(std.shape)).astype(np.float32)
+    found = calibrate(clean, np.zeros_like(clean), std, HeldOut(held, strokes=False), 0.0, regions=regions)
+    factors = found.factors_of(std)
+    assert found.by_region == pytest.approx((1, 1, 3, 3), rel=0.12)
+    inside = np.abs(clean) <= 1.6449 * factors * std
+    for far in (False, True):
+        there = ~held & ~known & ((regions.distance > regions.far) == far)
+        assert inside[there].mean() == pytest.approx(0.9, abs=0.03)
+    assert (factors[known] == 1).all()
+    assert found.coverage_after == pytest.approx([0.5, 0.8, 0.9, 0.95], abs=0.03)
+
+
+def test_few_held_out_entries_share_one_factor():
+    known, rng = np.ones((20, 20, 1), bool), np.random.default_rng(0)
+    held = rng.random(known.shape) < 0.3
+    std = np.full(known.shape, 0.1, np.float32)
+    clean = (0.2 * rng.standard_normal(std.shape)).astype(np.float32)
+    regions = Regions.of(known & ~held, std, HeldOut(held, strokes=False))
+    found = calibrate(clean, np.zeros_like(clean), std, HeldOut(held, strokes=False), 0.0, regions=regions)
+    assert found.by_region == ()
+    assert (found.factors_of(std) == np.float32(found.factor)).all()
+
+
+def test_the_coverage_that_is_reported_is_that_of_entries_it_was_not_fitted_to():
+    """A factor covers nine in ten or more of the entries that it was fitted to, and by chance fewer of others."""
+    rng, found = np.random.default_rng(8), []
+    for _ in range(60):
+        error = rng.standard_cauchy((40, 1, 1)).astype(np.float32)
+        held = HeldOut(np.ones(error.shape, bool), strokes=False)
+        found.append(calibrate(error, np.zeros_like(error), np.ones_like(error), held, 0.0).coverage_after[2])
+    assert min(found) < 0.85 < 0.9 == pytest.approx(np.mean(found), abs=0.03)
+
+
+def test_steps_from_known_entries():
+    known = torch.zeros(1, 7, 9, dtype=torch.bool)
+    known[0, 3, 0] = True
+    steps = steps_from_known(known, most=4)[0]
+    assert steps[3].tolist() == [0, 1, 2, 3, 4, 4, 4, 4, 4]
+    assert steps[0, 1] == 3

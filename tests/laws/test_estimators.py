@@ -34,7 +34,15 @@ PRIOR = GaussianPrior(torch.zeros(()), torch.tensor(0.25))
 
 
 def options_of(name, **more):
-    base = {"iterations": 6, "burn_in": 3, "rank": 4, "patch_size": 8, "stride": 4, "device": "cpu"}
+    base = {
+        "sampler": "split-gibbs",
+        "iterations": 6,
+        "burn_in": 3,
+        "rank": 4,
+        "patch_size": 8,
+        "stride": 4,
+        "device": "cpu",
+    }
     return Options(**{**base, **EXAMPLES[name], **more})
 
 

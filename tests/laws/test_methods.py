@@ -37,6 +37,8 @@ NOISE = 0.1  # on [-1, 1]
 STEPS = 7
 VARIANTS = {"diffbcp tt": {"decomposition": "tt"}, "diffbcp tr": {"decomposition": "tr", "rank": 3}}
 """Options that make another sampler of a method; the laws hold for them as for a method."""
+PAPER = {"diffbcp": {"sampler": "split-gibbs"}}
+"""The sampler of a method that has all of its options, if its default has not."""
 every_method = pytest.mark.parametrize("name", REGISTRY)
 every_sampler = pytest.mark.parametrize("name", [*REGISTRY, *VARIANTS])
 
@@ -138,7 +140,8 @@ import sys
 from diffbcp_cli.options import METHODS, Options, resolve, table, to_mapping
 entry = METHODS[{name!r}]
 assert entry.help and set(entry.options) <= set(table(Options))
-assert set(entry.options) <= set(to_mapping(resolve({{"method": {name!r}}})))
+used = [to_mapping(resolve({{"method": {name!r}, **more}})) for more in ({{}}, {PAPER.get(name, {})!r})]
+assert set(entry.options) <= {{key for options in used for key in options}}
 heavy = {{"torch", "numpy", "diffbcp_cli.methods"}} & set(sys.modules)
 assert not heavy, heavy
 """

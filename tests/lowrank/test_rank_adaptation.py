@@ -16,7 +16,7 @@ from diffbcp_cli.lowrank.cp import reconstruct
 from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.likelihood import observe
 from diffbcp_cli.lowrank.tensorize import Patches
-from diffbcp_cli.methods.diffbcp import LowRank
+from diffbcp_cli.methods.cp_step import LowRank
 from diffbcp_cli.methods.low_rank import Settings
 from diffbcp_cli.units import to_signed
 

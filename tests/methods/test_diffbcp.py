@@ -13,7 +13,7 @@ from sampling import sampler, steps
 from diffbcp_cli.lowrank.likelihood import observe
 from diffbcp_cli.lowrank.stream import observe_in_chunks, observe_some
 from diffbcp_cli.lowrank.tensorize import Patches
-from diffbcp_cli.methods.diffbcp import Settings, learn_atoms
+from diffbcp_cli.methods.cp_step import Settings, learn_atoms
 from diffbcp_cli.priors.gaussian import GaussianPrior
 
 SIZE = (3, 45, 38)

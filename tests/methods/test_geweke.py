@@ -22,7 +22,7 @@ from diffbcp_cli.lowrank.cp import Hyper, reconstruct
 from diffbcp_cli.lowrank.cusp import CuspPrior
 from diffbcp_cli.lowrank.likelihood import Coupling, image_of, observe
 from diffbcp_cli.lowrank.tensorize import tensorize
-from diffbcp_cli.methods.diffbcp import Settings
+from diffbcp_cli.methods.low_rank import Settings
 from diffbcp_cli.methods.split_gibbs import Adaptive, SplitState
 from diffbcp_cli.priors import grids
 from diffbcp_cli.priors.gaussian import GaussianPrior

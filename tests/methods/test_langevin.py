@@ -13,6 +13,7 @@ from conftest import picture
 
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.methods import langevin
+from diffbcp_cli.methods.held_out import MOST_MISFIT, misfit
 from diffbcp_cli.methods.langevin import START, Langevin, LangevinState, lacking
 from diffbcp_cli.operators.mask import Mask
 from diffbcp_cli.options import Options
@@ -111,7 +112,7 @@ def half_momentum(self, state, prior, level, rng):
 def known_move(self, state, prior, level, rng):
     """A planted mistake: the known entries move with the others."""
     moved = MOVE(self, state, prior, level, rng)
-    u = torch.where(self.known, moved.u + 0.3 * level * moved.momentum, moved.u)
+    u = torch.where(self.known(state.step), moved.u + 0.3 * level * moved.momentum, moved.u)
     return replace(moved, u=u)
 
 
@@ -121,7 +122,7 @@ def stale_score(self, state, prior, level, rng):
     return replace(moved, clean=state.clean)
 
 
-def without_within(values, known):
+def without_within(values, known, rounds):
     """A planted mistake: Var(z | u) is left out."""
     return torch.zeros_like(values)
 
@@ -137,7 +138,7 @@ def test_a_planted_mistake_in_the_move_is_found(mistake, monkeypatch):
 
 @pytest.mark.statistical
 def test_leaving_out_the_variance_given_u_is_found(monkeypatch):
-    monkeypatch.setattr(langevin, "mean_of_neighbours", without_within)
+    monkeypatch.setattr(langevin, "smoothed", without_within)
     found = posterior_of(sampler(half_known(), correlated()), STEPS)[0]
     assert not np.allclose(found.std.square().mean((1, 2)).numpy(), exact()[1], rtol=SPREAD_ERROR)
 
@@ -185,6 +186,63 @@ def test_known_entries_get_the_noise_that_they_lack_and_lose_it_again():
         assert float(added.std()) == pytest.approx(expected, rel=0.35, abs=1e-6)
         torch.testing.assert_close(state.u[:, :2], (method.problem.y + state.added)[:, :2])
         state, _ = method.step(state, rng=rng)
+
+
+# ---- entries that are held out and put back ----
+
+
+def held_back():
+    """The second known entry of every replicate is to be used after burn-in only."""
+    problem = half_known()
+    later = torch.zeros_like(problem.known)
+    later[1] = True
+    return replace(problem, later=later)
+
+
+def given_the_first():
+    """Mean and variance (4,) of each entry given the first known one alone."""
+    basis = axes().numpy()
+    cov = basis @ np.diag(VARIANCES) @ basis.T
+    gain = cov[:, 0] / (cov[0, 0] + NOISE**2)
+    return gain * VALUES[0], np.diag(cov) - gain * cov[0]
+
+
+@pytest.mark.statistical
+def test_burn_in_predicts_what_is_held_out_without_having_seen_it(monkeypatch):
+    monkeypatch.setattr(langevin, "HELD_STEPS", 300)
+    found, _ = posterior_of(sampler(held_back(), correlated(), burn_in=320), 1)
+    mean, std = (part.reshape(CHANNELS, -1) for part in found.predicted[0])
+    expected, variance = given_the_first()
+    np.testing.assert_allclose(mean.mean(1)[1:], expected[1:], atol=0.01)
+    np.testing.assert_allclose(std.square().mean(1)[1:], variance[1:], rtol=SPREAD_ERROR)
+
+
+@pytest.mark.statistical
+def test_after_burn_in_they_count_like_the_others():
+    found, _ = posterior_of(sampler(held_back(), correlated()), STEPS)
+    expected = torch.tensor(exact()[0]).reshape(-1, 1, 1).expand(-1, SIDE, SIDE)
+    torch.testing.assert_close(found.image.mean, expected, rtol=0, atol=2e-3)
+
+
+def test_nothing_is_predicted_where_nothing_is_held_out():
+    assert not posterior_of(sampler(half_known(), correlated()), 2)[0].predicted
+
+
+@pytest.mark.parametrize("wrong", [0.5, 1.0, 2.0, 9.0])
+def test_the_misfit_is_half_of_what_the_held_out_entries_say(wrong):
+    """An error whose variance is `wrong` times what is said; deep in a hole it is far worse, and does not count."""
+    rng, noise, std = tiny.rng(0), 0.02, 0.1
+    known = torch.zeros(1, 200, 200, dtype=torch.bool)
+    known[:, ::2] = True
+    held = ~known
+    known[:, 100:], held[:, 100:] = False, True
+    y = (wrong**0.5 * std * torch.randn(1, 200, 200, generator=rng)) + noise * torch.randn(
+        1, 200, 200, generator=rng
+    )
+    y[:, 102:] *= 10
+    predicted = torch.stack([torch.zeros_like(y), torch.full_like(y, std)])
+    expected = min(max(0.5 + 0.5 * wrong, 1.0), MOST_MISFIT)
+    assert misfit(y, held, known, predicted, noise) == pytest.approx(expected, rel=0.03)
 
 
 # ---- the level of the noise ----

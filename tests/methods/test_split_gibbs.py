@@ -15,7 +15,7 @@ from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.lowrank import cp, cusp
 from diffbcp_cli.lowrank.likelihood import observe
 from diffbcp_cli.lowrank.tensorize import tensorize
-from diffbcp_cli.methods.diffbcp import Settings
+from diffbcp_cli.methods.low_rank import Settings
 from diffbcp_cli.methods.split_gibbs import Adaptive
 from diffbcp_cli.options import Options
 from diffbcp_cli.priors.gaussian import GaussianPrior

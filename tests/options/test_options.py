@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from diffbcp_cli.options import (
     METHODS,
     PRESETS,
     Options,
+    asks_to_refine,
     check,
     kinds,
     lay,
@@ -32,7 +34,7 @@ from diffbcp_cli.options import (
     to_mapping,
     to_toml,
 )
-from diffbcp_cli.options.methods import MethodEntry
+from diffbcp_cli.options.methods import OF_SPLIT_GIBBS, MethodEntry
 
 NAMES = list(table(Options))
 DURATIONS = [name for name, one in table(Options).items() if one.read is read_duration]
@@ -235,9 +237,12 @@ def differences(found, usual):
 
 
 def test_small_photographs_keep_the_usual_values():
-    assert resolve({}) == resolve({}, height=512, width=512, known=0.1) == Options()
-    assert resolve({}, height=512, width=513, known=0.1) != Options()
-    assert large(size_defaults=False) == Options(size_defaults=False)
+    usual = Options(iterations=52, burn_in=20, calibrate=True)
+    assert resolve({}) == resolve({}, height=512, width=512, known=0.1) == usual
+    assert resolve({}, height=512, width=513, known=0.1) != usual
+    assert large(size_defaults=False) == replace(usual, size_defaults=False)
+    paper = Options(sampler="split-gibbs")
+    assert resolve({"sampler": "split-gibbs"}, height=512, width=512, known=0.1) == paper
 
 
 PATCH = {
@@ -281,7 +286,8 @@ FAST = {"rank": 100, "adapt_floor": 3.0, "calls": 1}
     ids=str,
 )
 def test_large_photographs_take_other_values_unless_given(given, known, expected):
-    """The values of the former rules, which were measured; what is given always stays."""
+    """The values of split-gibbs, which were measured; what is given always stays."""
+    given = {"sampler": "split-gibbs", **given}
     found = large(known, **given)
     assert differences(found, Options(**given)) == {
         name: value for name, value in expected.items() if value != getattr(Options(**given), name)
@@ -330,6 +336,10 @@ def test_bcp_gibbs_is_the_chain_without_a_prior():
 
 def test_a_preset_lies_under_what_is_given():
     assert differences(resolve({"preset": "fast"}), Options()) == {
+        **{"preset": "fast", "iterations": 12, "burn_in": 7}
+    }
+    split = {"sampler": "split-gibbs", "preset": "fast"}
+    assert differences(resolve(split), Options(sampler="split-gibbs")) == {
         **{"preset": "fast", "iterations": 60, "burn_in": 24, **FAST}
     }
     assert resolve({"preset": "fast", "rank": 200}).rank == 200
@@ -345,6 +355,7 @@ def test_resolved_options_stay_as_they_are():
 
 CHANGED = {
     "prior": 'C:\\priors\\my "own" prïor 図',
+    "sampler": "split-gibbs",
     "iterations": 17,
     "burn_in": 3,
     "thin": 2,
@@ -376,6 +387,69 @@ def test_printed_toml_shows_every_default_as_a_comment():
     printed = to_toml({"rank": 200, "preset": "fast"}).splitlines()
     assert {"rank = 200", 'preset = "fast"', "# iterations = 60", "# seed = 0"} <= {*printed}
     assert len(printed) == len([name for name in NAMES if takes("diffbcp", name)])
+    assert len(to_toml({}).splitlines()) == len(printed) - len(OF_SPLIT_GIBBS) - 1  # and --finish
+
+
+# --- the sampler of diffbcp ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"seed": 3}, {"iterations": 9}, {"estimator": "refined", "finish": 4}], ids=str
+)
+def test_diffbcp_draws_by_langevin_dynamics(given):
+    assert resolve(given).sampler == "langevin"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({name: getattr(Options, name)} for name in OF_SPLIT_GIBBS if name != "stride"),
+        {"stride": 4},
+        {"finish": 3},
+        {"prior": "none"},
+        {"preset": "paper"},
+        {"method": "bcp-gibbs"},
+    ],
+    ids=str,
+)
+def test_an_option_of_the_low_rank_model_chooses_its_sampler(given):
+    assert resolve(given).sampler == "split-gibbs"
+    if "method" not in given:
+        with pytest.raises(UsageError, match="goes with --sampler split-gibbs"):
+            resolve({**given, "sampler": "langevin"})
+
+
+@pytest.mark.parametrize(
+    ("given", "refines"),
+    [
+        ({}, False),
+        ({"sampler": "split-gibbs"}, True),
+        ({"preset": "paper"}, False),
+        ({"estimator": "refined"}, True),
+        ({"sampler": "split-gibbs", "estimator": "mean"}, False),
+        ({"method": "pnp-dm"}, False),
+    ],
+    ids=str,
+)
+def test_the_estimator_goes_with_the_sampler_unless_given(given, refines):
+    assert asks_to_refine(resolve(given)) == refines
+
+
+@pytest.mark.parametrize(
+    ("given", "burn_in"),
+    [
+        ({"iterations": 26}, 10),
+        ({"iterations": 1}, 0),
+        ({"iterations": 300}, 20),
+        ({"iterations": 300, "burn_in": 100}, 100),
+        ({"iterations": 10, "rank": 5}, 4),
+        ({"iterations": 20, "method": "pnp-dm"}, 8),
+        ({"iterations": 24, "preset": "fast"}, 7),
+    ],
+    ids=str,
+)
+def test_fewer_iterations_keep_the_share_of_burn_in(given, burn_in):
+    assert resolve(given).burn_in == burn_in
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20), st.floats(1e-6, 1e6))
@@ -427,3 +501,21 @@ def test_every_method_has_a_file_that_builds_it():
         assert callable(builder(name))
         assert state_classes(name)
         assert {*entry.options} <= {*NAMES}
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "calibrates"),
+    [
+        ({}, 256, True),
+        ({}, 1024, False),
+        ({"iterations": 26}, 256, False),
+        ({"iterations": 100}, 256, True),
+        ({"calibrate": False}, 256, False),
+        ({"iterations": 26, "calibrate": True}, 256, True),
+        ({"preset": "fast"}, 256, False),
+        ({"sampler": "split-gibbs"}, 256, False),
+    ],
+    ids=str,
+)
+def test_a_run_long_enough_is_calibrated(given, size, calibrates):
+    assert resolve(given, height=size, width=size, known=0.5).calibrate == calibrates

@@ -15,7 +15,7 @@ from sampling import Listener, config, damaged
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import MemoryLimitError
 from diffbcp_cli.jobs.session import restore
-from diffbcp_cli.methods import diffbcp
+from diffbcp_cli.methods import cp_step, diffbcp
 from diffbcp_cli.operators.mask import masked_problem
 from diffbcp_cli.random import Seeds
 from diffbcp_cli.run.loop import Chains
@@ -93,7 +93,7 @@ def test_a_time_budget_chooses_iterations_and_the_record_repeats_the_run(budget)
     np.testing.assert_array_equal(restore(pixels, observed, found.options, prior=None).mean, found.mean)
 
 
-class SmallGpu(diffbcp.LowRank):
+class SmallGpu(cp_step.LowRank):
     """A low-rank step on a device that has no room for large batches."""
 
     room = 2**60

@@ -14,7 +14,7 @@ from sampling import Listener
 
 from diffbcp_cli.errors import InputError
 from diffbcp_cli.jobs.session import Resume, restore
-from diffbcp_cli.methods import diffbcp
+from diffbcp_cli.methods import cp_step
 from diffbcp_cli.options import Options
 from diffbcp_cli.priors.gaussian import GaussianPrior
 from diffbcp_cli.priors.sizes import Fitted
@@ -123,7 +123,7 @@ def test_an_interrupted_picture_shows_what_is_done():
 
 def test_windows_that_are_done_are_not_lost_when_the_next_one_has_no_draw_yet(monkeypatch):
     pixels, observed = photograph(70, 150)
-    saved, begun, start = [], [], diffbcp.LowRank.init
+    saved, begun, start = [], [], cp_step.LowRank.init
 
     def interrupted(self, *, rng):
         begun.append(self)
@@ -131,7 +131,7 @@ def test_windows_that_are_done_are_not_lost_when_the_next_one_has_no_draw_yet(mo
             raise KeyboardInterrupt
         return start(self, rng=rng)
 
-    monkeypatch.setattr(diffbcp.LowRank, "init", interrupted)
+    monkeypatch.setattr(cp_step.LowRank, "init", interrupted)
     with pytest.raises(KeyboardInterrupt):
         restore(pixels, observed, SHORT, prior=None, resume=Resume(save=saved.append))
     assert [opened(plain)[0] for _, plain in saved] == [2]
@@ -246,7 +246,7 @@ MEASURE = """
 import resource, sys
 import numpy as np
 from diffbcp_cli.jobs.session import Resume, restore
-from diffbcp_cli.methods import diffbcp
+from diffbcp_cli.methods import cp_step
 from diffbcp_cli.options import Options
 side, budget = int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(0)
@@ -325,9 +325,9 @@ def test_a_rough_guess_is_the_average_around():
 def test_a_budget_for_a_large_picture_learns_atoms_once(monkeypatch):
     pixels, observed = photograph(80, 80)
     learned = []
-    plain = diffbcp.learn_atoms
+    plain = cp_step.learn_atoms
     monkeypatch.setattr(
-        diffbcp, "learn_atoms", lambda *given, **named: learned.append(1) or plain(*given, **named)
+        cp_step, "learn_atoms", lambda *given, **named: learned.append(1) or plain(*given, **named)
     )
     cfg = Options(prior="none", iterations=6, burn_in=3, rank=8, atom_patches=20)
     free = restore(pixels, observed, cfg, prior=None)
@@ -344,6 +344,6 @@ def test_a_budget_for_a_large_picture_learns_atoms_once(monkeypatch):
 def test_a_prior_that_sees_a_smaller_copy_does_not_refine():
     pixels, observed = photograph(96, 96)
     exact = GaussianPrior(torch.zeros(()), torch.tensor(0.2))
-    cfg = Options(iterations=6, burn_in=3, rank=8, finish=4)
+    cfg = Options(sampler="split-gibbs", iterations=6, burn_in=3, rank=8, finish=4)
     assert restore(pixels, observed, cfg, prior=Fitted(exact, size=96)).numbers["finish_level"]
     assert restore(pixels, observed, cfg, prior=Fitted(exact, size=48)).numbers["finish_level"] is None
