@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,8 @@ from rich.table import Table
 
 from ..errors import UsageError
 from ..options import METHODS, Options, flag, table
+from ..options.methods import MethodEntry
+from ..options.plugins import imported
 from . import render
 from .help import Help
 
@@ -25,13 +28,18 @@ JsonOpt = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command("list", cls=Help)
 def list_methods(json: JsonOpt = False) -> None:
     """List the methods that `--method` takes."""
+    everything = dict(METHODS.everything())
+    known = {name: entry for name, entry in everything.items() if isinstance(entry, MethodEntry)}
+    for entry in everything.values():
+        if isinstance(entry, UsageError):
+            render.warn(entry.message)
     if json:
-        render.as_json([{"name": name, "about": entry.help} for name, entry in METHODS.items()])
+        render.as_json([{"name": name, "about": entry.help} for name, entry in known.items()])
         return
     shown = Table(box=None, pad_edge=False, header_style="bold")
     shown.add_column("name", no_wrap=True)
     shown.add_column("what it is", overflow="fold")
-    for name, entry in METHODS.items():
+    for name, entry in known.items():
         shown.add_row(name, entry.help)
     render.out.print(shown, soft_wrap=False)
 
@@ -58,10 +66,21 @@ def info(name: NameArg, json: JsonOpt = False) -> None:
     render.out.print(shown, soft_wrap=False)
 
 
+def _file(module: str) -> Path:
+    """The file of a method: one of ours, or of another package, whose name then has a dot."""
+    if "." not in module:
+        return FOLDER / f"{module}.py"
+    package = imported(module.rpartition(".")[0])
+    spec = find_spec(module, package.__name__)
+    if spec is None or spec.origin is None:
+        raise UsageError(f"there is no module {module}")
+    return Path(spec.origin)
+
+
 def describe(name: str) -> dict[str, Any]:
     """What the table of methods and the docstring of the method's file say; the file is not imported."""
     entry = METHODS[name]
-    path = FOLDER / f"{entry.module or name.replace('-', '_')}.py"
+    path = _file(entry.module or name.replace("-", "_"))
     estimated = "the noise level; what is not given with --sigma is estimated by a prior"
     needs = ["a prior"] * entry.needs_prior + [estimated] * entry.needs_noise
     known = table(Options)

@@ -24,6 +24,7 @@ from ..options import (
     resolve,
     table,
 )
+from ..options.plugins import WithPlugins
 from .common import Common, default_text
 from .help import show_help
 
@@ -80,10 +81,14 @@ def _parameter(of: type, name: str) -> inspect.Parameter:
         names = (f"{names[0]}/--no-{names[0][2:]}",)
     if kind is tuple or one.read is not None:
         kind = str
-    elif words:
+    elif words and not isinstance(one.choices, WithPlugins):
         kind = Literal[words]
     more = typer.Option(
-        *names, help=one.help, show_default=default_text(one) or False, metavar=one.metavar or None
+        *names,
+        help=one.help,
+        show_default=default_text(one) or False,
+        metavar=one.metavar or None,
+        autocompletion=(lambda: list(words)) if words else None,
     )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, more]

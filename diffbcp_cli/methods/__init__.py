@@ -1,4 +1,7 @@
-"""Methods: what draws pictures given a problem. Each has one file, and one line in the table `options.METHODS`."""
+"""Methods: what draws pictures given a problem. Each has one file, and one line in the table `options.METHODS`.
+
+Other packages bring theirs by entry points: `options/plugins.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 
 from ..options import METHODS
+from ..options.plugins import imported
 from .base import Build, Info, Method
 
 __all__ = ["REGISTRY", "Build", "Info", "Method", "builder", "state_classes"]
@@ -28,4 +32,5 @@ def state_classes(name: str) -> tuple[type, ...]:
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f".{REGISTRY[name]}", __name__)
+    module = METHODS[name].module or name.replace("-", "_")
+    return imported(module) if "." in module else import_module(f".{module}", __name__)

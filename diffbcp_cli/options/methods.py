@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .plugins import WithPlugins
+
 
 @dataclass(frozen=True)
 class MethodEntry:
@@ -53,7 +55,8 @@ OF_SPLIT_GIBBS = (*_LOW_RANK, "coupling", *_REVERSE)
 SAMPLERS: Mapping[str, Mapping[str, Any]] = {"langevin": _LANGEVIN, "split-gibbs": {}}
 """How diffbcp draws, and the values that go with it."""
 
-METHODS = {
+METHODS = WithPlugins(MethodEntry)
+METHODS |= {
     "diffbcp": MethodEntry(
         "the posterior under the prior, or the paper's low-rank tensor held by it (--sampler split-gibbs)",
         ("sampler", "estimator", "finish", *OF_SPLIT_GIBBS),
@@ -220,7 +223,8 @@ METHODS = {
         least_window=_NEAR,
     ),
 }
-"""Every method by the name that `--method` takes. An option that none of them lists belongs to all.
+"""Every method by the name that `--method` takes; other packages may add to it. An option that none of them lists
+belongs to all.
 
 The file of a method has its name, methods/diffbcp.py, unless `module` says another one.
 """

@@ -111,7 +111,7 @@ def check_value(of: type, name: str, value: Any) -> Any:
         raise UsageError(f"{flag(name)} cannot be {value!r}")
     words = allowed(of, name)
     for word in value if kind is tuple else (value,):
-        if words and word not in words:
+        if words and word not in words and word not in table(of)[name].choices:  # methods of other packages
             raise UsageError(f"{flag(name)} cannot be {word!r}", hint=f"one of {', '.join(words)}")
     if kind in (int, float):
         _check_range(name, one, value)

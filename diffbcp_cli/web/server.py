@@ -19,6 +19,7 @@ from .. import __version__
 from ..errors import DiffbcpError, InputError, OutputError, UsageError
 from ..jobs.report import explain
 from ..options import METHODS, check
+from ..options.methods import MethodEntry
 from ..photos import detect as finding
 from ..photos import files, mask_edit, masks
 from ..photos.photo import Photo, read_photo
@@ -53,7 +54,11 @@ class Pages:
         with self.store.lock:
             runs = [self._run(run) for run in self.store.runs.values()]
             items = [asdict(item) for item in self.store.items.values()]
-        methods = [{"name": name, "help": entry.help} for name, entry in METHODS.items()]
+        methods = [
+            {"name": name, "help": entry.help}
+            for name, entry in METHODS.everything()
+            if isinstance(entry, MethodEntry)
+        ]
         return JSONResponse(
             {
                 "version": __version__,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ..precondition import Denoiser
+
+GROUP = "diffbcp.priors"  # entry points of other packages: a name of config.json and its builder
 
 ARCHITECTURES = {
     "natural": "diffbcp_cli.priors.networks.natural:build",
@@ -51,11 +53,17 @@ Options that describe no network raise a TypeError, a ValueError or a ModelError
 
 
 def builder_of(name: str) -> Builder | None:
-    """The builder of an architecture, imported only now; None if the name is unknown."""
-    place = ARCHITECTURES.get(name)
-    if place is None:
+    """The builder of an architecture, ours or of another package, imported only now; None if the name is unknown."""
+    if name in ARCHITECTURES:
+        ours: Builder = EntryPoint(name, ARCHITECTURES[name], group=GROUP).load()
+        return ours
+    point = next(iter(entry_points(group=GROUP, name=name)), None)
+    if point is None:
         return None
-    builder: Builder = EntryPoint(name, place, group="diffbcp.priors").load()
+    try:
+        builder: Builder = point.load()
+    except Exception as error:  # its code may raise anything
+        raise ModelError(f"the network {name} of another package cannot be loaded: {error}") from error
     return builder
 
 
