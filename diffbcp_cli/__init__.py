@@ -14,23 +14,37 @@ from .devices import spin_briefly
 
 if TYPE_CHECKING:
     from .errors import DiffbcpError
-    from .jobs.arrays import Restoration, denoise, inpaint, load_prior
+    from .jobs.arrays import (
+        Progress,
+        Restoration,
+        denoise,
+        denoise_many,
+        inpaint,
+        inpaint_many,
+        load_prior,
+    )
     from .jobs.comparison.arrays import Comparison, compare
 
 __version__ = "0.1.0"
 __all__ = [
     "Comparison",
     "DiffbcpError",
+    "Progress",
     "Restoration",
     "__version__",
     "compare",
     "denoise",
+    "denoise_many",
     "inpaint",
+    "inpaint_many",
     "load_prior",
 ]
 
 _HOME = {
     "inpaint": "jobs.arrays",
+    "inpaint_many": "jobs.arrays",
+    "denoise_many": "jobs.arrays",
+    "Progress": "jobs.arrays",
     "denoise": "jobs.arrays",
     "load_prior": "jobs.arrays",
     "Restoration": "jobs.arrays",

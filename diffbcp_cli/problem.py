@@ -118,6 +118,7 @@ class Restoration:
     deviation of the noise with its 90 % interval (std, lower, upper). samples: (n, H, W, C) draws, if asked for.
     frames: (n, h, w, C) levels 0..255, small pictures of the first chain on its way, if a film was asked for.
     traces: one for each chain. maps: further pictures, by name. numbers: what else the record says, by its keys.
+    states: of each chain, the tensors of its low-rank model by name, if asked for.
     options: those that were used. warnings: what the user should know. finished: False after an interruption.
     """
 
@@ -128,6 +129,7 @@ class Restoration:
     samples: Floats | None = None
     frames: NDArray[np.uint8] | None = None
     traces: tuple[Trace, ...] = ()
+    states: tuple[Mapping[str, NDArray[Any]], ...] = ()
     maps: Mapping[str, Floats] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

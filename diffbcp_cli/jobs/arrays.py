@@ -1,35 +1,66 @@
-"""The library's front door: arrays in, arrays out."""
+"""The library's front door: images in, arrays out."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from itertools import repeat
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from ..errors import InputError, MaskError
+from ..errors import InputError, UsageError
 from ..options import Arguments, Options, check
 from ..priors import load_prior
 from ..priors.base import Denoises, Prior, as_prior
-from ..problem import Restoration
+from ..units import Bools
+from ..watch import Progress, Watch
 from . import session
+from .images import Given, ImageLike, known_entries, read_image
+from .restoration import Restoration
 
-__all__ = ["Restoration", "denoise", "inpaint", "load_prior"]
+__all__ = ["Progress", "Restoration", "denoise", "denoise_many", "inpaint", "inpaint_many", "load_prior"]
+
+PriorLike = Prior | Denoises | str
+"""A name, a folder, a Hub id, an object with `denoise`, or "none"."""
+
+
+class _Call(Watch):
+    """The watch of a call: progress goes to a function, and another one is asked whether to stop."""
+
+    def __init__(self, tell: Callable[[Progress], None] | None, stop: Callable[[], bool] | None) -> None:
+        self.tell, self.stop = tell, stop
+
+    def progress(self, progress: Progress) -> None:
+        """Pass it on."""
+        if self.tell is not None:
+            self.tell(progress)
+
+    def cancelled(self) -> bool:
+        """Whether the caller wants to stop."""
+        return self.stop is not None and self.stop()
 
 
 def inpaint(
-    image: ArrayLike,
-    mask: ArrayLike,
+    image: ImageLike,
+    known: ImageLike | None = None,
     *,
-    prior: Prior | Denoises | str = "natural",
+    mask: ImageLike | None = None,
+    prior: PriorLike = "natural",
+    fast: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
     **options: Unpack[Arguments],
 ) -> Restoration:
-    """Fill the pixels of `image` that `mask` does not mark as observed, and remove noise from the rest.
+    """Fill the pixels of `image` that are not known, and remove noise from the rest.
 
-    image: (H, W), (H, W, 1) or (H, W, 3); uint8, uint16, or float in [0, 1]. mask: True = observed, (H, W) or
-    the image's own shape. prior: a name, a folder, a Hub id, an object with `denoise`, or "none". options: those of
-    the command line, with underscores (iterations=50, seed=1).
+    image: an array (H, W), (H, W, 1) or (H, W, 3) of uint8, uint16, or floats in [0, 1]; a tensor (H, W) or
+    (C, H, W); a PIL image; a path; or the bytes of a file. known: True where a pixel was observed, (H, W) or the
+    image's own shape. mask: the opposite, as on the command line: True or white where it is to be filled. Give one
+    of the two. prior: a name, a folder, a Hub id, an object with `denoise`, or "none". fast: a little quality
+    for speed. progress: called after each step. cancel: asked after each step whether to stop; the result is then
+    what was drawn so far, with `finished` False. options: those of the command line, with underscores (iterations=50,
+    seed=1).
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -38,28 +69,21 @@ def inpaint(
     >>> result.mean.shape, bool(np.abs(result.mean - image).mean() < 0.05)
     ((32, 32), True)
     """
-    pixels, unit = unit_pixels(image)
-    observed = np.asarray(mask)
-    if observed.dtype != np.bool_ and not np.isin(observed, (0, 1)).all():
-        raise MaskError("the mask holds values other than 0 and 1", hint="True or 1 marks an observed pixel")
-    observed = observed.astype(bool)
-    observed = observed[..., None] if observed.ndim == 2 else observed
-    if (
-        observed.ndim != 3
-        or observed.shape[:2] != pixels.shape[:2]
-        or observed.shape[2] not in (1, pixels.shape[2])
-    ):
-        raise MaskError(f"the mask's shape {np.shape(mask)} does not fit the image's {np.shape(image)}")
-    observed = np.broadcast_to(observed, pixels.shape)
-    if not observed.any():
-        raise MaskError("the mask marks every pixel as missing: nothing is left to go by")
-    return _restore(image, pixels, unit, observed, prior, options)
+    given = read_image(image)
+    observed = known_entries(given, known, mask)
+    return _restore(given, observed, _ready(prior, options, fast=fast), _Call(progress, cancel))
 
 
 def denoise(
-    image: ArrayLike, *, prior: Prior | Denoises | str = "natural", **options: Unpack[Arguments]
+    image: ImageLike,
+    *,
+    prior: PriorLike = "natural",
+    fast: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+    **options: Unpack[Arguments],
 ) -> Restoration:
-    """Remove noise of unknown strength from `image`; see `inpaint` for shapes and options.
+    """Remove noise of unknown strength from `image`; see `inpaint` for what the rest is.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -69,53 +93,83 @@ def denoise(
     >>> bool(np.abs(result.mean - clean).mean() < np.abs(noisy - clean).mean())
     True
     """
-    pixels, unit = unit_pixels(image)
-    return _restore(image, pixels, unit, np.ones(pixels.shape, bool), prior, options)
+    given = read_image(image)
+    observed = np.ones(given.pixels.shape, bool)
+    return _restore(given, observed, _ready(prior, options, fast=fast), _Call(progress, cancel))
+
+
+def inpaint_many(
+    images: Iterable[ImageLike],
+    known: Iterable[ImageLike] | None = None,
+    *,
+    mask: Iterable[ImageLike] | None = None,
+    prior: PriorLike = "natural",
+    fast: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+    **options: Unpack[Arguments],
+) -> Iterator[Restoration]:
+    """Fill several images one after the other with one prior; each result is that of `inpaint` for it alone.
+
+    images, known, mask: sequences, or arrays with one more axis in front. After `cancel` no further image is begun.
+
+    >>> import numpy as np
+    >>> images = np.linspace(0, 1, 32)[:, None] * np.ones((2, 32, 32))
+    >>> known = np.random.default_rng(0).random((2, 32, 32)) < 0.5
+    >>> [result.mean.shape for result in inpaint_many(images, known, method="telea")]
+    [(32, 32), (32, 32)]
+    """
+    ready, watch = _ready(prior, options, fast=fast), _Call(progress, cancel)
+    for image, one, other in zip(images, _each(known), _each(mask), strict=False):
+        if watch.cancelled():
+            return
+        given = read_image(image)
+        yield _restore(given, known_entries(given, one, other), ready, watch)
+
+
+def denoise_many(
+    images: Iterable[ImageLike],
+    *,
+    prior: PriorLike = "natural",
+    fast: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+    **options: Unpack[Arguments],
+) -> Iterator[Restoration]:
+    """Remove noise from several images one after the other with one prior; see `inpaint_many`."""
+    ready, watch = _ready(prior, options, fast=fast), _Call(progress, cancel)
+    for image in images:
+        if watch.cancelled():
+            return
+        given = read_image(image)
+        yield _restore(given, np.ones(given.pixels.shape, bool), ready, watch)
+
+
+def _each(masks: Iterable[ImageLike] | None) -> Iterable[ImageLike | None]:
+    return repeat(None) if masks is None else masks
+
+
+def _ready(prior: PriorLike, options: Arguments, *, fast: bool) -> tuple[Mapping[str, Any], Prior | None]:
+    """The options that were set, checked, and the prior, loaded."""
+    typed = dict(options)
+    if fast and typed.setdefault("preset", "fast") != "fast":
+        raise UsageError(f"fast=True and preset={typed['preset']!r} are two presets", hint="give one of them")
+    named = prior if isinstance(prior, str) else "loaded"
+    given = check(typed if named == Options.prior else {**typed, "prior": named})
+    return given, session.open_prior(given) if isinstance(prior, str) else as_prior(prior)
 
 
 def _restore(
-    image: ArrayLike,
-    pixels: NDArray[np.float32],
-    unit: float,
-    observed: NDArray[np.bool_],
-    prior: Prior | Denoises | str,
-    options: Arguments,
+    image: Given, observed: Bools, ready: tuple[Mapping[str, Any], Prior | None], watch: Watch
 ) -> Restoration:
-    if not np.isfinite(pixels[observed]).all():
+    if not np.isfinite(image.pixels[observed]).all():
         raise InputError("the image has NaN or infinite values among its observed pixels")
-    named = prior if isinstance(prior, str) else "loaded"
-    given = check(options if named == Options.prior else {**options, "prior": named})
-    used = session.open_prior(given) if isinstance(prior, str) else as_prior(prior)
-    restored = session.restore(pixels, observed, given, prior=used)
-    shape = np.shape(image)
-    mean = restored.mean.reshape(shape)
-    dtype = np.asarray(image).dtype
-    if unit != 1:
-        mean = np.rint(mean.clip(0, 1) * unit).astype(dtype)
-    elif dtype.kind == "f":
-        mean = mean.astype(dtype)
-    samples = None if restored.samples is None else restored.samples.reshape(-1, *shape)
-    std = None if restored.std is None else restored.std.reshape(shape)
-    return replace(restored, mean=mean, std=std, samples=samples)
-
-
-def unit_pixels(image: ArrayLike) -> tuple[NDArray[np.float32], float]:
-    """Bring an image to (H, W, C) float32 on [0, 1]; return it and what 1 stands for."""
-    values = np.asarray(image)
-    if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3)):
-        raise InputError(f"an image is (H, W), (H, W, 1) or (H, W, 3), not {values.shape}")
-    if values.dtype in (np.uint8, np.uint16):
-        unit = float(np.iinfo(values.dtype).max)
-    elif values.dtype.kind == "f":
-        unit = 1.0
-        finite = values[np.isfinite(values)]
-        if finite.size and (finite.min() < -1 or finite.max() > 2):
-            raise InputError(
-                f"a float image lies in [0, 1], this one runs from {finite.min():g} to {finite.max():g}",
-                hint="divide 8-bit values by 255",
-            )
-    else:
-        raise InputError(f"an image is uint8, uint16 or float, not {values.dtype}")
-    shape = (*values.shape[:2], values.shape[2] if values.ndim == 3 else 1)
-    pixels = (values.astype(np.float32) / np.float32(unit)).reshape(shape)
-    return pixels, unit
+    given, prior = ready
+    found = session.restore(image.pixels, observed, given, prior=prior, watch=watch)
+    shape = image.values.shape
+    parts = {field.name: getattr(found, field.name) for field in fields(found)} | {
+        "mean": image.like(found.mean),
+        "std": None if found.std is None else found.std.reshape(shape),
+        "samples": None if found.samples is None else found.samples.reshape(-1, *shape),
+    }
+    return Restoration(**parts, before=image.pixels, known=observed)

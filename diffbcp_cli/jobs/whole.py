@@ -29,6 +29,7 @@ from ..run.loop import Chains, Checkpoints, Snapshot, film_steps, kept_steps, ru
 from ..run.schedule import within_budget
 from ..units import Bools, Floats, level_to_signed, to_unit
 from ..watch import Watch
+from .factors import Factors, factors_of
 
 
 @dataclass
@@ -172,6 +173,7 @@ class Whole:
             numbers["tensor_noise"] = posterior.noise()
         return replace(
             restored,
+            states=self._factors(chains),
             frames=torch.stack(posterior.frames).numpy() if posterior.frames else None,
             traces=tuple(posterior.traces),
             maps={**restored.maps, **found},
@@ -179,6 +181,15 @@ class Whole:
             warnings=() if warning is None else (warning,),
             seconds=self.seconds,
         )
+
+    def _factors(self, chains: Chains) -> tuple[Factors, ...]:
+        """The tensors of the low-rank model at the last step of each chain, if asked for."""
+        if "factors" not in self.options.save:
+            return ()
+        if "rank" not in chains.posterior.traces[0]:
+            self.watch.warn(f"{self.options.method} has no tensor model here, so no factors are saved")
+            return ()
+        return tuple(factors_of(state, tuple(self.problem.y.shape)) for state in chains.states())
 
 
 EFFECTIVE_RANKS = {"effective": "effective_rank", "contributing": "contributing_rank"}

@@ -26,6 +26,7 @@ EXTRAS = (
     "panel",
     "trace",
     "convergence",
+    "factors",
     "film",
     "film-mp4",
 )

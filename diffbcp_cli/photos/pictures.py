@@ -122,6 +122,11 @@ def overlay(pixels: ArrayLike, observed: ArrayLike) -> bytes:
     return _encode(_resized(mixed.astype(np.float32), _SMALLEST, _LARGEST))
 
 
+def shown(pixels: ArrayLike) -> bytes:
+    """Return a PNG of a picture (H, W, C) or (H, W) in [0, 1], enlarged or reduced for a page."""
+    return _encode(_resized(_rgb(pixels), _SMALLEST, _PANEL_LARGEST))
+
+
 def _rgb(pixels: ArrayLike) -> Floats:
     values = np.asarray(pixels, np.float32)
     values = values.reshape(*values.shape[:2], -1)[..., :3]

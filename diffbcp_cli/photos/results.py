@@ -167,6 +167,15 @@ def _samples(target: Target, photo: Photo, observed: Bools, found: Restoration) 
         yield files.write_bytes(target.file("samples.npz"), buffer.getvalue())
 
 
+def _factors(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
+    """The tensors of each chain: chain0.weights, chain1.left.0, ..."""
+    named = {f"chain{i}.{name}": value for i, one in enumerate(found.states) for name, value in one.items()}
+    if named:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **named)  # type: ignore[arg-type]
+        yield files.write_bytes(target.file("factors.npz"), buffer.getvalue())
+
+
 def _panel(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
     std = np.zeros_like(found.mean) if found.std is None else found.std
     yield files.write_bytes(target.file("panel.png"), pictures.panel(photo.pixels, observed, found.mean, std))
@@ -221,6 +230,7 @@ _WRITERS: dict[str, Callable[[Target, Photo, Bools, Restoration], Iterator[Path]
     "panel": _panel,
     "trace": _trace,
     "convergence": _convergence,
+    "factors": _factors,
     "film": _film,
     "film-mp4": _film_mp4,
 }

@@ -21,6 +21,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "panel": ("panel.png",),
     "trace": ("trace.png",),
     "convergence": ("rhat.tiff", "rhat.png", "ess.tiff", "ess.png"),
+    "factors": ("factors.npz",),
     "film": ("film.webp",),
     "film-mp4": ("film.mp4",),
 }

@@ -42,6 +42,12 @@ class LoadedPrior(Wrapper):
         """How many weights the network has."""
         return sum(p.numel() for p in self.network.parameters())
 
+    def as_deepinv(self) -> nn.Module:
+        """The prior as a denoiser of the package deepinv: images and noise level on [0, 1]."""
+        from .deepinv import as_deepinv
+
+        return as_deepinv(self)
+
     def sample(
         self, x: Tensor, rho: float, rng: Generator, *, solver: Solver = "second-order", calls: int = 4
     ) -> Tensor:
@@ -89,17 +95,14 @@ def assemble(
     compile: bool = False,
 ) -> Prior:
     """Put the network on the device and make it a prior for images of any size, grey or colour."""
-    import torch
-
-    from .mixed import MixedPrecision, lowered
+    from .mixed import MixedPrecision
     from .network import NetworkPrior
     from .sizes import FIT_SIDE, Fitted, Tiled
 
     network = built.network.eval().requires_grad_(False).to(device)
     on_gpu, size, multiple = device.type == "cuda", built.traits.native_size, built.multiple
     channels_last = on_gpu or size is None  # `natural` is faster with it everywhere
-    at_work = lowered(network, dtype) if on_gpu and dtype != torch.float32 else network
-    fast = MixedPrecision(at_work, dtype=dtype, channels_last=channels_last, compile=compile)
+    fast = MixedPrecision(network, dtype=dtype, channels_last=channels_last, compile=compile)
     prior = NetworkPrior(network, built.precondition(fast), built.traits, multiple=multiple)
     batch = 4 if on_gpu else 1
     if scale == "fit":

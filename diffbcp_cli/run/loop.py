@@ -132,6 +132,10 @@ class Chains:
             release_memory(self.device)
             line.rng.set_state(before)
 
+    def states(self) -> list[Any]:
+        """Where the chains stand."""
+        return [line.state for line in self._running if line.state is not None]
+
     def snapshot(self, *, planned: dict[str, int], seconds: float) -> Snapshot:
         """Everything, as it stands after the latest whole step."""
         lines = tuple(Line(line.state, line.rng_state) for line in self._running)
@@ -165,11 +169,24 @@ def run(
         done = not options.until_converged or judged.converged or until >= options.max_iterations
         if not finished or done:
             return finished, judged
-        more = min(options.max_iterations - until, max(1, until // 2))
-        until += more
+        before, until = until, _longer(until, options)
+        more = until - before
         watch.note(
             f"{100 * judged.pixels_converged:.0f} % of the pixels have converged; {more} more iterations"
         )
+
+
+def _longer(until: int, options: Options) -> int:
+    """How far a run goes that has not converged after `until` steps."""
+    return min(options.max_iterations, until + max(1, until // 2))
+
+
+def extensions(options: Options, steps: int) -> Iterator[tuple[int, int]]:
+    """The rounds of a run with so many steps a chain, from one step up to another; all chains do each in turn."""
+    begin, end = 0, options.iterations
+    while begin < steps:
+        yield begin, end
+        begin, end = end, max(end + 1, _longer(end, options))
 
 
 def kept_steps(options: Options) -> range:

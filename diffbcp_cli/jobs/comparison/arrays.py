@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...options import METHODS, Arguments, Options, check
 from ...priors.base import Denoises, Prior
-from ...problem import Restoration
 from ...scoring import metrics
 from ...scoring.calibration import coverage
-from ..arrays import inpaint, unit_pixels
+from ..arrays import inpaint
+from ..images import ImageLike, read_image
+from ..restoration import Restoration
 from .entries import entries
 
 DIGITS = {"psnr": 2, "ssim": 4, "coverage": 3, "seconds": 1}
@@ -51,17 +51,18 @@ class Comparison:
 
 
 def compare(
-    image: ArrayLike,
-    mask: ArrayLike,
+    image: ImageLike,
+    known: ImageLike | None = None,
     methods: Sequence[str] = ("diffbcp", "tctv"),
     *,
-    truth: ArrayLike | None = None,
+    mask: ImageLike | None = None,
+    truth: ImageLike | None = None,
     prior: Prior | Denoises | str = "natural",
     **options: Unpack[Arguments],
 ) -> Comparison:
     """Restore one picture by several methods.
 
-    image, mask, prior, options: as in `inpaint`; each method gets the options that it takes. methods: NAME, or
+    image, known, mask, prior, options: as in `inpaint`; each method gets the options that it takes. methods: NAME, or
     NAME:OPTION=VALUE for one with options of its own. truth: the clean picture, for PSNR, SSIM, and the share of the
     missing entries inside the 90 % intervals.
 
@@ -80,18 +81,18 @@ def compare(
         given: dict[str, Any] = dict(entry.given)
         named = METHODS[given["method"]]
         used = given.pop("prior", named.own_prior or (prior if named.takes_prior else "none"))
-        results[entry.name] = found = inpaint(image, mask, prior=used, **given)
-        scores[entry.name] = _scores(found, truth, np.asarray(mask).astype(bool))
+        results[entry.name] = found = inpaint(image, known, mask=mask, prior=used, **given)
+        scores[entry.name] = _scores(found, truth)
     return Comparison(results, scores)
 
 
-def _scores(found: Restoration, truth: ArrayLike | None, known: np.ndarray[Any, Any]) -> dict[str, float]:
+def _scores(found: Restoration, truth: ImageLike | None) -> dict[str, float]:
     """PSNR, SSIM and coverage if there is a truth, and the seconds."""
     made: dict[str, float] = {}
     if truth is not None:
-        mean, exact = unit_pixels(found.mean)[0], unit_pixels(truth)[0]
+        mean, exact = read_image(found.mean).pixels, read_image(truth).pixels
         made = {"psnr": metrics.psnr(mean, exact), "ssim": metrics.ssim(mean, exact)}
-        missing = np.broadcast_to(~(known if known.ndim == 3 else known[..., None]), mean.shape)
+        missing = np.ones(mean.shape, bool) if found.known is None else ~found.known
         if found.std is not None and missing.any():
             std = np.reshape(found.std, mean.shape)
             made["coverage"] = float(coverage(mean, std, exact, (0.9,), missing)[0])
