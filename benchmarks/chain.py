@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common import damage, save, table
+from common import Pixels, damage, save, table
 from quality import RECIPES
 from torch import Tensor
 
+from diffbcp_cli.devices import synchronize
 from diffbcp_cli.jobs.session import open_prior, restore
 from diffbcp_cli.methods import cp_step
 from diffbcp_cli.options import check
@@ -39,9 +40,12 @@ class Timed:
         """The prior's own answer, timed."""
         return self._timed(self.prior.fill, x, known, sigma)
 
-    def _timed(self, answer: Callable[..., Tensor], *given: Tensor | float) -> Tensor:
+    def _timed(self, answer: Callable[..., Tensor], *given: Any) -> Tensor:
+        device = given[0].device
+        synchronize(device)
         started = time.perf_counter()
         result = answer(*given)
+        synchronize(device)
         self.calls += 1
         self.seconds += time.perf_counter() - started
         return result
@@ -49,25 +53,29 @@ class Timed:
 
 def measure(photo: Path, recipe: str, options: dict[str, Any]) -> dict[str, Any]:
     """Run once; return seconds by part, calls and peak memory."""
-    truth = read_photo(photo).pixels
-    pixels, observed = damage(truth, recipe, 0.025, 0, photo.stem)
+    return measure_pixels(read_photo(photo).pixels, photo.stem, recipe, options)
+
+
+def measure_pixels(truth: Pixels, name: str, recipe: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The same of a picture (H, W, 3) on [0, 1]."""
+    pixels, observed = damage(truth, recipe, 0.025, 0, name)
     cfg = check(options)
     prior = Timed(open_prior(cfg))
     sweeps, plain = [0.0], cp_step.sweep
 
     def timed(*args: Any, **named: Any) -> Any:
         started = time.perf_counter()
-        result = plain(*args, **named)
+        result = plain(*args, **named)  # ends with a look at the device
         sweeps[0] += time.perf_counter() - started
         return result
 
     cp_step.sweep = timed
     started = time.perf_counter()
-    restored = restore(pixels, observed, cfg, prior=prior, name=photo.stem)
+    restored = restore(pixels, observed, cfg, prior=prior, name=name)
     total = time.perf_counter() - started
     return {
         "recipe": recipe,
-        "iterations": len(restored.trace.rank),
+        "iterations": restored.trace.steps,
         "total": total,
         "tensor model": sweeps[0],
         "network": prior.seconds,

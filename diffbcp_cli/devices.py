@@ -60,6 +60,17 @@ def pick_device(name: str = "auto") -> torch.device:
     raise UsageError(f"unknown device {name!r}", hint=f"--device {'|'.join(DEVICES)}")
 
 
+def why_no_cuda() -> str:
+    """Why torch finds no CUDA GPU."""
+    import torch
+
+    if not (torch.version.cuda or torch.version.hip):
+        return "this torch was built without CUDA"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hidden = "" if visible is None else f" among CUDA_VISIBLE_DEVICES={visible}"
+    return f"torch finds no driver or no GPU{hidden}"
+
+
 def why_no_apple_gpu() -> str | None:
     """Why `auto` does not take an Apple GPU, None if it may."""
     import torch

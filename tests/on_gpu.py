@@ -6,7 +6,13 @@ import numpy as np
 import torch
 from conftest import picture
 
+from diffbcp_cli import random
 from diffbcp_cli.jobs.session import restore
+from diffbcp_cli.lowrank import cp_blocks
+from diffbcp_cli.lowrank.cp import Hyper, initial
+from diffbcp_cli.lowrank.likelihood import Coupling, observe
+from diffbcp_cli.lowrank.solve import unseen
+from diffbcp_cli.lowrank.tensorize import Patches
 from diffbcp_cli.methods import builder
 from diffbcp_cli.operators.mask import masked_problem
 from diffbcp_cli.options import METHODS, resolve, takes
@@ -68,5 +74,64 @@ def chains(device, *, prior=None, noise_std=0.1, count=1, burn_in=2, **given):
     """Chains of one method."""
     options, where = options_of(device, **given), torch.device(device)
     problem = masked_problem(*damaged(**given), noise_std=noise_std, device=where)
-    method = builder(options.method)(problem, prior, options, Seeds(0, ""), Watch())
-    return Chains(method, Seeds(0, ""), count, burn_in, range(0), where, Watch())
+    seeds = Seeds(options.seed, "")
+    method = builder(options.method)(problem, prior, options, seeds, Watch())
+    return Chains(method, seeds, count, burn_in, range(0), where, Watch())
+
+
+# --- what a device does without being waited for ---------------------------------------------------------
+
+
+def sweep(device):
+    """The draws of a whole sweep over the tensor model, up to what the host must know of it."""
+    pixels, observed = damaged(side=48)
+    image, known = (torch.from_numpy(part).permute(2, 0, 1).to(device) for part in (pixels, observed))
+    shape, rng = Patches(3, 48, 48, 8, 4), random.generator(0, device)
+    observation = observe(image, known, shape)
+    state = initial(observation, 12, Hyper(), rng=rng)
+    blocks, coupling = torch.arange(12).tensor_split(3), Coupling(1.0, image)
+
+    def draw():
+        with unseen():
+            cp_blocks.draw_components(state, observation, coupling, blocks=blocks, budget=2**28, rng=rng)
+
+    return draw
+
+
+def call(device):
+    """A call of the prior, in tiles."""
+    prior, x = tiny_prior(device, torch.bfloat16), torch.zeros(2, 3, 64, 48, device=device)
+
+    @torch.no_grad()
+    def denoise():
+        prior.denoise(x, 0.3), prior.fill(x, x == 0, 0.3)
+
+    return denoise
+
+
+QUIET = {"sweep": sweep, "call": call}
+
+
+# --- the same distribution on both -----------------------------------------------------------------------
+
+MOST_DISAGREEMENT = 1.6
+"""Of `disagreement`: equal distributions give about 1 with chains that hardly remember; it is a mean over pixels."""
+
+
+def disagreement(device, method, *, count=4, length=40, burn_in=15, **given):
+    """How far the posterior means of a device and of the processor are apart, in standard errors, rms over pixels.
+
+    The standard error comes from the spread of the means of the chains.
+    """
+    means = []
+    for where in ("cpu", device):
+        prior = tiny_prior(where) if METHODS[method].takes_prior else None
+        chain_means = []
+        for seed in range(count):
+            run = chains(where, method=method, prior=prior, side=24, seed=seed, iterations=length, **given)
+            draws = [info.image.cpu().double() for info in run.steps(length)][burn_in:]
+            chain_means.append(torch.stack(draws).mean(0))
+        means.append(torch.stack(chain_means))
+    here, there = means
+    error = (here.var(0).mean() + there.var(0).mean()) / count
+    return float(((here.mean(0) - there.mean(0)).square().mean() / error).sqrt())

@@ -55,6 +55,15 @@ def test_doctor_says_whether_an_apple_gpu_is_used_and_why_not(machine):
     assert "apple_gpu" not in examine()
 
 
+def test_doctor_says_why_there_is_no_cuda(machine, monkeypatch):
+    machine()
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert examine()["cuda"] == "this torch was built without CUDA"
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    assert examine()["cuda"].endswith("CUDA_VISIBLE_DEVICES=7")
+
+
 def test_an_apple_gpu_is_tried_out():
     apple_gpu.lacking.cache_clear()
     with Gpu("mps"):

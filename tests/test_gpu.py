@@ -25,6 +25,8 @@ from diffbcp_cli.options import takes
 from diffbcp_cli.priors import sizes
 from diffbcp_cli.priors.base import Traits
 from diffbcp_cli.priors.in_memory import InMemory
+from diffbcp_cli.priors.mixed import MixedPrecision, lowered
+from diffbcp_cli.priors.networks import natural
 from diffbcp_cli.run import posterior
 from diffbcp_cli.run.loop import SNAPSHOT_CLASSES
 
@@ -113,6 +115,23 @@ def test_a_planted_mistake_is_found(mistake, monkeypatch):
         on_gpu.run(kind, CASES[case])
 
 
+def test_the_weights_of_a_network_in_16_bits_are_cast_once():
+    x, answers, launches = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)), [], []
+    with Gpu("cuda") as gpu, torch.no_grad():
+        network = natural.build(on_gpu.NETWORK, {}).network.to("cuda").requires_grad_(False)
+        for one in (network, lowered(network, torch.bfloat16)):
+            run = MixedPrecision(one, dtype=torch.bfloat16, channels_last=True)
+            gpu.reset()
+            answers.append(run(x.to("cuda"), torch.zeros(2, device="cuda")).cpu())
+            launches.append(gpu.launches)
+        layers = (
+            sum(isinstance(m, torch.nn.Conv2d | torch.nn.Linear) for m in network.modules()) // 2
+        )  # two networks
+        assert all(p.dtype == torch.float32 for p in network.parameters())
+    assert torch.equal(*answers)
+    assert launches[1] <= launches[0] - layers
+
+
 # --- a run goes on where it was --------------------------------------------------------------------------
 
 
@@ -186,6 +205,42 @@ def test_an_iteration_rarely_waits_for_the_gpu(case, monkeypatch):
             assert gpu.waits.total() <= WAITS, dict(gpu.waits)
     if case == "dense":
         assert gpu.launches <= 4 * LAUNCHES_OF_A_BLOCK + 2 * LAUNCHES_OF_A_CALL
+
+
+@pytest.mark.parametrize("work", on_gpu.QUIET)
+def test_nothing_waits_inside_a_sweep_or_a_call(work):
+    with Gpu("cuda") as gpu:
+        run = on_gpu.QUIET[work]("cuda")
+        run()
+        gpu.reset()
+        run()
+    assert not gpu.waits, gpu.waits
+    assert gpu.launches > 0
+
+
+@pytest.mark.slow
+@every_kind
+@pytest.mark.parametrize("method", ["bcp-gibbs", "langevin", "pnp-dm"])
+def test_the_posterior_mean_is_that_of_the_processor(kind, method):
+    """Draws of the pretended device have other seeds; a device that adds a bias is found out."""
+    with Gpu(kind):
+        assert on_gpu.disagreement(kind, method) < on_gpu.MOST_DISAGREEMENT
+
+
+@pytest.mark.slow
+def test_a_device_that_draws_too_little_noise_is_found_out(monkeypatch):
+    real = random.normal
+
+    def weak(shape, *, rng, dtype=torch.float32):
+        return (
+            real(shape, rng=rng, dtype=dtype).abs()
+            if rng.device.type == "cuda"
+            else real(shape, rng=rng, dtype=dtype)
+        )
+
+    monkeypatch.setattr(random, "normal", weak)
+    with Gpu("cuda"):
+        assert on_gpu.disagreement("cuda", "pnp-dm") > on_gpu.MOST_DISAGREEMENT
 
 
 def test_a_factorisation_that_fails_is_drawn_again_and_looked_at(monkeypatch):

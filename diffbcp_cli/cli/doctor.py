@@ -62,7 +62,14 @@ def _version(name: str) -> str:
 def _device() -> dict[str, Any]:
     import torch
 
-    from ..devices import device_memory, pick_device, pick_precision, usable_cores, why_no_apple_gpu
+    from ..devices import (
+        device_memory,
+        pick_device,
+        pick_precision,
+        usable_cores,
+        why_no_apple_gpu,
+        why_no_cuda,
+    )
 
     device = pick_device("auto")
     memory = device_memory(device)
@@ -74,6 +81,7 @@ def _device() -> dict[str, Any]:
         **({"apple_gpu": why_no_apple_gpu() or "used"} if apple else {}),
         **({} if memory is None else {"device_memory_gb": round(memory / 1e9, 1)}),
         "precision": str(used).removeprefix("torch."),
+        **({} if gpus else {"cuda": why_no_cuda()}),
         "gpus": gpus,
         "cores": usable_cores(),
         "threads": torch.get_num_threads(),

@@ -95,14 +95,17 @@ def assemble(
     compile: bool = False,
 ) -> Prior:
     """Put the network on the device and make it a prior for images of any size, grey or colour."""
-    from .mixed import MixedPrecision
+    import torch
+
+    from .mixed import MixedPrecision, lowered
     from .network import NetworkPrior
     from .sizes import FIT_SIDE, Fitted, Tiled
 
     network = built.network.eval().requires_grad_(False).to(device)
     on_gpu, size, multiple = device.type == "cuda", built.traits.native_size, built.multiple
     channels_last = on_gpu or size is None  # `natural` is faster with it everywhere
-    fast = MixedPrecision(network, dtype=dtype, channels_last=channels_last, compile=compile)
+    at_work = lowered(network, dtype) if on_gpu and dtype != torch.float32 else network
+    fast = MixedPrecision(at_work, dtype=dtype, channels_last=channels_last, compile=compile)
     prior = NetworkPrior(network, built.precondition(fast), built.traits, multiple=multiple)
     batch = 4 if on_gpu else 1
     if scale == "fit":

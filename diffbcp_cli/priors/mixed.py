@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -9,6 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from ..devices import full_precision
+
+_LOWERED = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d, nn.Linear)
+
+
+def lowered(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy of a frozen network, its weights in `dtype` already: autocast would cast them at every call."""
+    result = copy.deepcopy(network)
+    for module in result.modules():
+        if isinstance(module, _LOWERED):
+            module.to(dtype)
+    return result
 
 
 class MixedPrecision(nn.Module):
