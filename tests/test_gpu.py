@@ -19,7 +19,7 @@ from diffbcp_cli.errors import MemoryLimitError
 from diffbcp_cli.estimators import hold_out
 from diffbcp_cli.jobs.session import resolved
 from diffbcp_cli.lowrank import cp, grams, quantised, solve, stream
-from diffbcp_cli.methods import diffbcp, state_classes, tctv
+from diffbcp_cli.methods import cp_step, state_classes, tctv
 from diffbcp_cli.operators import mask
 from diffbcp_cli.options import takes
 from diffbcp_cli.priors import sizes
@@ -46,7 +46,7 @@ FAST = ("diffbcp", "langevin", "daps", "calibrated samples")
 def test_a_run_asks_nothing_of_the_device_that_it_refuses(kind, case, monkeypatch):
     chunks = CASES[case].get("chunks")
     if chunks:
-        monkeypatch.setattr(diffbcp, "IN_CHUNKS", chunks)
+        monkeypatch.setattr(cp_step, "IN_CHUNKS", chunks)
     with Gpu(kind) as gpu:
         found = on_gpu.run(kind, CASES[case])
     assert torch.from_numpy(found.mean).isfinite().all()
@@ -110,7 +110,7 @@ def test_a_planted_mistake_is_found(mistake, monkeypatch):
     for other in list(sys.modules.values()):
         if getattr(other, "__name__", "").startswith("diffbcp_cli") and getattr(other, name, None) is real:
             monkeypatch.setattr(other, name, found)
-    monkeypatch.setattr(diffbcp, "IN_CHUNKS", CASES[case].get("chunks", diffbcp.IN_CHUNKS))
+    monkeypatch.setattr(cp_step, "IN_CHUNKS", CASES[case].get("chunks", cp_step.IN_CHUNKS))
     with Gpu(kind), pytest.raises((DeviceError, TypeError, RuntimeError)):
         on_gpu.run(kind, CASES[case])
 
@@ -194,7 +194,7 @@ BUSY = {
 def test_an_iteration_rarely_waits_for_the_gpu(case, monkeypatch):
     given = {"side": 48, "iterations": 60, "adapt_rank": False, **BUSY[case]}
     if "chunks" in given:
-        monkeypatch.setattr(diffbcp, "IN_CHUNKS", given["chunks"])
+        monkeypatch.setattr(cp_step, "IN_CHUNKS", given["chunks"])
     with Gpu("cuda") as gpu:
         steps = on_gpu.chains("cuda", prior=on_gpu.tiny_prior("cuda"), **given).steps(8)
         for _ in range(5):

@@ -12,7 +12,7 @@ import torch
 from on_gpu import CASES
 
 from diffbcp_cli import apple, random
-from diffbcp_cli.methods import diffbcp
+from diffbcp_cli.methods import cp_step
 
 KIND = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else None
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(KIND is None, reason="there is no GPU here")]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(KIND is None, reason="there is
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_case_runs(case, monkeypatch):
-    monkeypatch.setattr(diffbcp, "IN_CHUNKS", CASES[case].get("chunks", diffbcp.IN_CHUNKS))
+    monkeypatch.setattr(cp_step, "IN_CHUNKS", CASES[case].get("chunks", cp_step.IN_CHUNKS))
     found = on_gpu.run(KIND, CASES[case])
     assert torch.from_numpy(found.mean).isfinite().all()
 
