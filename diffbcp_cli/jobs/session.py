@@ -30,6 +30,7 @@ from ..run.memory import over_budget, window_side
 from ..run.windows import WINDOWS_CLASSES, restore_in_windows
 from ..units import Bools, Floats
 from ..watch import Watch
+from .noise import whiten
 from .whole import Whole
 
 SMALLEST_SIDE = 16
@@ -117,15 +118,32 @@ def restore(
     checkpoints = _checkpoints(resume or Resume(), options)
     windows = _windows(observed, options, watch)
     options = replace(options, observed="keep" if keeps_known(observed, options) else "posterior")
+    if not observed.all() or options.observed == "keep":
+        restored = _restore(pixels, observed, options, windows, prior, name, watch, checkpoints)
+        return _finish(restored, pixels, observed, name)
+    white = whiten(pixels, options, prior, name, watch)
+    found = _restore(white.pixels, observed, white.options, windows, prior, name, watch, checkpoints)
+    return white.back(found)
+
+
+def _restore(
+    pixels: Floats,
+    observed: Bools,
+    options: Options,
+    windows: DamageWindows | list[Window] | None,
+    prior: Prior | None,
+    name: str,
+    watch: Watch,
+    checkpoints: Checkpoints,
+) -> Restoration:
+    """Restore a picture with white noise in one piece, or in windows."""
     if windows is None:
-        problem = Whole(pixels, observed, options, prior, name, watch, checkpoints)
-        return _finish(problem.restore(), pixels, observed, name)
+        return Whole(pixels, observed, options, prior, name, watch, checkpoints).restore()
     cut = windows.windows if isinstance(windows, DamageWindows) else windows
     one = partial(_restore_window, prior=prior, watch=watch)
-    restored = restore_in_windows(
+    return restore_in_windows(
         pixels, observed, options, cut, one=one, name=name, watch=watch, checkpoints=checkpoints
     )
-    return _finish(restored, pixels, observed, name)
 
 
 def resolved(given: Given | Options, observed: Bools) -> Options:

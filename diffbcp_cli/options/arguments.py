@@ -52,6 +52,8 @@ class Arguments(TypedDict, total=False):
     inpaint_radius: float
     nlm_strength: float
     sigma: float | None
+    noise_model: Literal["auto", "white", "poisson", "correlated"]
+    strength: float
     seed: int
     chains: int
     until_converged: bool

@@ -146,6 +146,16 @@ class Options(OwnOptions):
         shown="inferred",
         essential=True,
     )
+    noise_model: Literal["auto", "white", "poisson", "correlated"] = option(
+        "auto",
+        SAMPLING,
+        "Noise that is white, grows with the light, or is correlated (JPEG); auto: as it is found.",
+        commands=("denoise",),
+        essential=True,
+    )
+    strength: float = option(
+        1.0, SAMPLING, "Remove noise of so many times the level.", least=0.1, most=10, commands=("denoise",)
+    )
     seed: int = option(
         0, SAMPLING, "The same seed gives the same bytes.", essential=True, least=-(2**63), most=2**63 - 1
     )
@@ -182,11 +192,7 @@ class Options(OwnOptions):
         most=1e9,
     )
     device: str = option(
-        "auto",
-        COMPUTING,
-        "cpu, cuda, cuda:1 or mps; auto: a GPU if any.",
-        metavar="NAME",
-        essential=True,
+        "auto", COMPUTING, "cpu, cuda, cuda:1 or mps; auto: a GPU if any.", metavar="NAME", essential=True
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto", COMPUTING, "Number type of the network."

@@ -51,6 +51,7 @@ class Record(TypedDict, total=False):
     prior: dict[str, Any] | None
     noise: dict[str, float] | None
     noise_source: str
+    noise_model: str
     tensor_noise: dict[str, float]
     finish_level: float | None
     finish_weights: list[float] | None
