@@ -39,11 +39,7 @@ class Options(OwnOptions):
     method: str = option("diffbcp", SAMPLING, "Restoration method.", choices=METHODS)
     preset: str | None = option(None, SAMPLING, "A set of values; what you type goes first.", choices=PRESETS)
     prior: str = option(
-        "natural",
-        PRIOR,
-        "a folder, a Hub id, or none (Bayesian CP).",
-        metavar="NAME",
-        essential=True,
+        "natural", PRIOR, "a folder, a Hub id, or none (Bayesian CP).", metavar="NAME", essential=True
     )
     iterations: int = option(
         100,
