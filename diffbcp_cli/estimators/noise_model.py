@@ -39,6 +39,7 @@ _ROTATIONS = 2
 _BLOCK = 8
 _UNEVEN = 1.5  # ratio of the noise in bright and dark places above which it follows the light
 _FEWEST_BLOCKS = 20
+_LEAST_READ = 0.02  # read noise, as a share of the variance of all
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def light_of(prior: Prior, picture: Tensor, level: float, *, always: bool = Fals
     order = bright.argsort().tensor_split(min(8, len(bright) // _FEWEST_BLOCKS))
     levels = np.array([[float(bright[group].median()), float(power[group].median())] for group in order])
     gain, read = np.polyfit(levels[:, 0], levels[:, 1], 1, w=1 / levels[:, 1].clip(1e-8))
-    gain, read = max(float(gain), 0.0), max(float(read), 0.02 * level_to_unit(level) ** 2)
+    gain, read = max(float(gain), 0.0), max(float(read), _LEAST_READ * level_to_unit(level) ** 2)
     ratio = (gain * levels[-1, 0] + read) / (gain * levels[0, 0] + read)
     told = levels[-1, 0] - levels[0, 0] > 0.2 and ratio > _UNEVEN
     return Light(gain, read) if told or always else None

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..options import METHODS, Options
+from ..options import METHODS, Options, takes
 from ..units import Bools, Floats
 from .blend import Window
 
@@ -22,6 +22,7 @@ _CONTEXT = 16  # pixels around the damage, and
 _PER_DEPTH = 1.5  # for each pixel from its inside to its edge, so many more
 _MOST_CONTEXT = 128
 _FADE = 16  # pixels beyond its piece over which a window's share falls to nothing
+_NEAR = 64  # pixels a side: the smallest window of a sampler that only sees what is near
 _OVERHEAD = 48 * 48  # pixels that a window costs beyond its own
 _DENSE = 0.5  # share of damaged cells above which a piece is not cut
 _GAPS = 12  # the widest gaps that are tried as cuts
@@ -193,16 +194,22 @@ def damage_windows(observed: Bools, options: Options, side: int | None) -> Damag
     That is where known pixels are denoised too, where the windows would hold much of it, or where what was asked for
     cannot be put together. side: of the largest window that the memory allows.
     """
-    if not keeps_known(observed, options) or WHOLE_ONLY & {*options.save} or options.calibrate:
+    if not keeps_known(observed, options) or WHOLE_ONLY & {*options.save}:
         return None
     holes = _holes(observed)
     height, width = holes.shape
-    cells = _Cells(holes, METHODS[options.method].least_window, side or max(height, width))
+    cells = _Cells(holes, _least_window(options), side or max(height, width))
     start = cells.tight(_Piece(0, cells.there.shape[0], 0, cells.there.shape[1]))
     if start is None or float(cells.there.mean()) > MOST_DAMAGED:
         return None
     found = DamageWindows(cells.pieces(start)[0], cells)
     return found if found.pixels < WORTH * height * width else None
+
+
+def _least_window(options: Options) -> int:
+    """The smallest side of a window: what the prior alone restores needs only what is near."""
+    by_prior = takes(options.method, "sampler") and options.sampler == "langevin" and options.prior != "none"
+    return _NEAR if by_prior else METHODS[options.method].least_window
 
 
 def _holes(observed: Bools) -> Bools:
