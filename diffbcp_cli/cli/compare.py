@@ -17,7 +17,7 @@ from . import render
 from .interrupt import Stop, stopping
 from .many import Overview, fetch_prior
 from .mask import PolarityOpt
-from .score import LpipsChoice, lpips_network
+from .score import LpipsChoice, TrunkOpt, lpips_network
 
 if TYPE_CHECKING:
     from ..jobs.comparison.cell import Cell
@@ -90,6 +90,7 @@ def compare(
     settings: SetOpt = None,
     seed: SeedOpt = 0,
     lpips: LpipsOpt = "auto",
+    lpips_trunk: TrunkOpt = None,
     jobs: JobsOpt = 0,
     engine: EngineOpt = "local",
     address: AddressOpt = None,
@@ -113,7 +114,7 @@ def compare(
     masks, recipes = tuple(mask or ()), tuple(recipe or ())
     wanted = Wanted(tuple(photos), masks, recipes, noise, truth, mask_polarity, seed)
     ways = Ways(Sharing(jobs, engine, address), resume=resume, overwrite=overwrite)
-    shown = _Shown(lpips, html_images, as_json=json, quiet=quiet)
+    shown = _Shown(lpips, lpips_trunk, html_images, as_json=json, quiet=quiet)
     with stopping() as stop:
         _compare(wanted, methods.split(","), check({**shared, "seed": seed}), out, ways, shown, stop)
 
@@ -123,6 +124,7 @@ class _Shown:
     """How the results are shown."""
 
     lpips: LpipsChoice
+    lpips_trunk: Path | None
     html_images: int
     as_json: bool
     quiet: bool
@@ -143,9 +145,8 @@ def _compare(
 
     check_wanted(wanted)
     named = entries([text.strip() for text in methods if text.strip()], shared)
-    network, not_computed = lpips_network(shown.lpips, None, quiet=shown.quiet)
-    feed: Any = None if network is None else "paper" if shown.lpips == "paper" else "standard"
-    settings = Settings(lpips=feed, mask_polarity=wanted.polarity, seed=wanted.seed)
+    network, not_computed = lpips_network(shown.lpips, shown.lpips_trunk, quiet=shown.quiet)
+    settings = Settings.of(network, shown.lpips, mask_polarity=wanted.polarity, seed=wanted.seed)
     for one in named:
         pick_device(resolve(one.given).device)
         fetch_prior(one.given, shown.quiet)

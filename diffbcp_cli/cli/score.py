@@ -17,7 +17,7 @@ from .score_table import show
 if TYPE_CHECKING:
     from ..priors import Download
     from ..scoring.document import Results
-    from ..scoring.lpips import Feed, LpipsNetwork
+    from ..scoring.lpips import LpipsNetwork
     from ..scoring.score import Settings
 
 
@@ -74,13 +74,7 @@ def evaluate(
 
     folders, truth = _results_and_truth(paths, truth)
     network, not_computed = lpips_network(lpips, lpips_trunk, quiet=quiet)
-    feed: Feed = "paper" if lpips == "paper" else "standard"
-    settings = Settings(
-        lpips=feed if network is not None else None,
-        lpips_net="vgg" if network is None else network.net,
-        mask_polarity=mask_polarity,
-        seed=seed,
-    )
+    settings = Settings.of(network, lpips, mask_polarity=mask_polarity, seed=seed)
     _refuse_inputs([path for path in (csv, markdown, html) if path is not None], folders, truth, mask)
     sets = _score(folders, truth, mask, settings, network, quiet=quiet)
     document = make_document(sets, settings, not_computed)

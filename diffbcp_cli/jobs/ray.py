@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -48,15 +49,26 @@ def run_cluster(
 
     at_once: tasks that are handed over at a time, 0 for all.
     """
-    if address is None:
+    with connected(address, at_once, session.usual) as ray:
+        yield from _tasks(ray, jobs, session, at_once or len(jobs), tell, stopping)
+
+
+@contextmanager
+def connected(address: str | None, at_once: int, cfg: Options) -> Iterator[Any]:
+    """Ray, connected to the cluster; one that is connected stays so, which keeps a cluster for several runs."""
+    if address is None and not _is_connected():
         _keep_to_ourselves()  # before Ray is imported
     ray = _ray()
-    started = _connect(ray, address, at_once, session.usual)
+    started = _connect(ray, address, at_once, cfg)
     try:
-        yield from _tasks(ray, jobs, session, at_once or len(jobs), tell, stopping)
+        yield ray
     finally:
         if started:
             ray.shutdown()
+
+
+def _is_connected() -> bool:
+    return "ray" in sys.modules and bool(sys.modules["ray"].is_initialized())
 
 
 def _tasks(

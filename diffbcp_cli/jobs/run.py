@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Literal
@@ -92,6 +93,18 @@ def _engine(plan: Plan, options: Options, sharing: Sharing, tell: Tell, stopping
     return lambda jobs, session: local.run_processes(
         jobs, session, count, gpus=gpus, tell=tell, stopping=stopping
     )
+
+
+@contextmanager
+def one_cluster(sharing: Sharing, options: Options) -> Iterator[None]:
+    """Keep one Ray cluster for all runs inside; without Ray there is nothing to keep."""
+    if sharing.engine != "ray":
+        yield
+        return
+    from .ray import connected
+
+    with connected(sharing.address, sharing.jobs, options):
+        yield
 
 
 def count_gpus(cfg: Options) -> int:

@@ -62,32 +62,33 @@ def heat_map(
     return _png(figure, [(_coloured(picture, colours), left, below)])
 
 
-def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLike) -> bytes:
-    """Return a PNG of before, after and uncertainty side by side.
+def panel(before: ArrayLike, observed: ArrayLike, after: ArrayLike, std: ArrayLike | None) -> bytes:
+    """Return a PNG of before, after and uncertainty side by side; of two pictures where no uncertainty is known.
 
     before, after, std: (H, W, C) or (H, W) in [0, 1]; observed: (H, W, C) or (H, W), True = observed.
     `before` is shown as it is, with its damage; only what is no number is a neutral grey.
     """
-    shown = [_rgb(before), _rgb(after)]
-    pixel_std = per_pixel(std)
-    top = scale_top(pixel_std)
-    colours = _colours(0.0, top)
-    pictures = [_resized(part, _SMALLEST, _PANEL_LARGEST) for part in (*shown, pixel_std)]
-    pictures[-1] = _coloured(pictures[-1], colours)
-    height, width = pictures[0].shape[:2]
-    unit = _text_unit(max(height, width) / 500)
-    edge, gap, above, right = 14 * unit, 14 * unit, 34 * unit, 96 * unit
-    figure = _figure(edge + 3 * width + 2 * gap + right, edge + height + above)
     known = float(np.mean(np.asarray(observed, bool)))
-    titles = (f"before ({known:.0%} known)", "after", "uncertainty (std)")
+    shown = {f"before ({known:.0%} known)": _rgb(before), "after": _rgb(after)}
+    pictures = {title: _resized(part, _SMALLEST, _PANEL_LARGEST) for title, part in shown.items()}
+    height, width = pictures["after"].shape[:2]
+    unit = _text_unit(max(height, width) / 500)
+    edge, gap, above = 14 * unit, 14 * unit, 34 * unit
+    right, bar = edge, None
+    if std is not None:
+        size = per_pixel(std)
+        bar, right = _colours(0.0, scale_top(size)), 96 * unit
+        pictures["uncertainty (std)"] = _coloured(_resized(size, _SMALLEST, _PANEL_LARGEST), bar)
+    count = len(pictures)
+    figure = _figure(edge + count * width + (count - 1) * gap + right, edge + height + above)
     placed = []
-    for index, (picture, title) in enumerate(zip(pictures, titles, strict=True)):
+    for index, (title, picture) in enumerate(pictures.items()):
         left = edge + index * (width + gap)
         placed.append((picture, left, edge))
         _title(figure, title, left, edge + height + 9 * unit, unit)
-    _colour_bar(
-        figure, colours, left + width + 12 * unit, edge, height, unit, over=bool(pixel_std.max() > top)
-    )
+    if bar is not None:
+        over = bool(size.max() > scale_top(size))
+        _colour_bar(figure, bar, left + width + 12 * unit, edge, height, unit, over=over)
     return _png(figure, placed)
 
 

@@ -178,8 +178,8 @@ def _factors(target: Target, photo: Photo, observed: Bools, found: Restoration) 
 
 
 def _panel(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
-    std = np.zeros_like(found.mean) if found.std is None else found.std
-    yield files.write_bytes(target.file("panel.png"), pictures.panel(photo.pixels, observed, found.mean, std))
+    picture = pictures.panel(photo.pixels, observed, found.mean, found.std)
+    yield files.write_bytes(target.file("panel.png"), picture)
 
 
 def _trace(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:

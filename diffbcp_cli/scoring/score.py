@@ -44,6 +44,14 @@ class Settings:
     seed: int = 0
     resamples: int = 2000
 
+    @classmethod
+    def of(cls, network: LpipsNetwork | None, lpips: str, *, mask_polarity: Polarity, seed: int) -> Settings:
+        """Settings for a network of LPIPS, None to leave it out; lpips: what was asked for, `paper` or another."""
+        if network is None:
+            return cls(mask_polarity=mask_polarity, seed=seed)
+        feed: Feed = "paper" if lpips == "paper" else "standard"
+        return cls(feed, network.net, mask_polarity, seed)
+
 
 @dataclass(frozen=True)
 class Score:

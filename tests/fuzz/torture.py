@@ -50,13 +50,13 @@ def begin(words: list[str]) -> subprocess.Popen[bytes]:
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """Every file by name; of records all but the times and places."""
+    """Every file by name; of records all but times, places and memory."""
     found = {}
     for path in out.rglob("*"):
         data = path.read_bytes() if path.is_file() else b""
         if path.suffix == ".json" and not path.name.startswith("summary"):
             record = json.loads(data)
-            for key in ("seconds", "photo", "given"):
+            for key in ("seconds", "photo", "given", "peak_memory"):
                 record.pop(key)
             data = json.dumps(record, sort_keys=True).encode()
         found[path.name] = data

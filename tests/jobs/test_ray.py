@@ -152,6 +152,23 @@ def test_a_cluster_of_our_own_listens_here_only_and_refuses_strangers(photos, tm
     assert process.returncode == 130
 
 
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_comparison_on_ray_has_one_cluster_and_the_results_of_this_machine(photos, tmp_path):
+    """A second cluster in one process would not start."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'diffbcp[ray]'")
+    for path in sorted(photos.iterdir())[2:]:
+        path.unlink()
+    for engine in ("local", "ray"):
+        damage = ["--recipe", "paper-stripe", "--noise", "0.02", "--methods", "telea,navier-stokes"]
+        words = ["compare", str(photos), *damage, "-o", str(tmp_path / engine), "--engine", engine]
+        subprocess.run([sys.executable, "-m", "diffbcp_cli", *words, "--quiet", "-j", "1"], check=True)
+    for method in ("telea", "navier-stokes"):
+        here, there = (tmp_path / e / "runs" / "paper-stripe" / method for e in ("local", "ray"))
+        assert len(pictures(here)) == 2
+        assert pictures(there) == pictures(here)
+
+
 def test_without_ray_the_engine_says_what_to_install(photos, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     out = tmp_path / "out"

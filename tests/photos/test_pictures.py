@@ -69,6 +69,17 @@ def test_large_pictures_are_capped() -> None:
     assert opened(pictures.overlay(big[:20], big[:20] > 0)).shape[:2] == (16, 4096)
 
 
+def test_panel_without_uncertainty_holds_two_pictures() -> None:
+    """No map of zeros, which would be the claim of certainty."""
+    before, after = random(480, 480, 3), np.full((480, 480, 3), (0, 0, 1.0))
+    known = random(480, 480, 3) < 0.5
+    two, three = (opened(pictures.panel(before, known, after, std)) for std in (None, random(480, 480, 3)))
+    assert 2 * 480 < two.shape[1] < 2.2 * 480
+    assert three.shape[1] > 3 * 480
+    blue = (two[..., :3] == (0, 0, 255)).all(-1).sum()
+    assert blue > 0.95 * 480 * 480
+
+
 def test_panel_shows_the_damage_as_it_is() -> None:
     red = np.broadcast_to(np.float32([1, 0, 0]), (480, 480, 3))
     blue = np.broadcast_to(np.float32([0, 0, 1]), (480, 480, 3))

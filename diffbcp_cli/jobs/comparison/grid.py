@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...options import resolve
 from .. import run
 from ..plan import Request, make_plan
 from ..pool import Stopping, Tell, Told
@@ -52,8 +54,17 @@ def run_cells(
 ) -> Iterator[tuple[Cell, Report]]:
     """Restore every photograph of every cell; reports come as they finish, until a stop is asked for.
 
-    Each cell works in processes of its own, so that the memory of one method is not counted in the next.
+    Each cell works in processes of its own, so that the memory of one method is not counted in the next; on Ray all
+    cells share one cluster and its processes.
     """
+    todo = [cell for cell in grid if cell.plan.jobs]
+    with run.one_cluster(ways.sharing, resolve(todo[0].given)) if todo else nullcontext():
+        yield from _run_cells(grid, ways, tell, stopping)
+
+
+def _run_cells(
+    grid: Sequence[Cell], ways: Ways, tell: Tell, stopping: Stopping
+) -> Iterator[tuple[Cell, Report]]:
     sharing = replace(ways.sharing, apart=True)
     for cell in grid:
         session = Session(cell.given, resume=ways.resume, overwrite=ways.overwrite, wait=ways.wait)

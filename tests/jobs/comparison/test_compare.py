@@ -184,6 +184,16 @@ BAD = [
 ]
 
 
+def test_weights_of_lpips_that_are_not_there_end_the_comparison_before_the_first_run(tmp_path, capsys):
+    photos, out = clean(tmp_path / "photos", ("a.png",), side=16), tmp_path / "out"
+    words = command(
+        photos, out, "--noise", "0.1", "--lpips", "vgg", "--lpips-trunk", "nowhere.st", methods="telea"
+    )
+    assert run(words) == 4
+    assert "nowhere.st is not a readable safetensors file" in capsys.readouterr().err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[said for _, said in BAD])
 def test_what_cannot_be_is_said_in_a_sentence_and_nothing_is_written(words, said, tmp_path, capsys):
     photos, out = clean(tmp_path / "photos", ("a.png",), side=16), tmp_path / "out"
