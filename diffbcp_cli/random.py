@@ -127,6 +127,25 @@ def gamma(shape: Tensor, *, rng: Generator) -> Tensor:
     return torch.where(small, (draw.log() + boost).exp(), draw)
 
 
+def gamma_above(shape: Tensor, least: float, *, rng: Generator) -> Tensor:
+    """Draw Gamma(shape, rate 1) given that it is at least `least`; shape is a single number, float64.
+
+    Most draws are above it. Where hardly any is, least > shape - 1, the tail is drawn by an exponential: with
+    k = (shape - 1) / least, propose x = least + Exp(1 - k), keep it with probability (x / least)^(shape - 1)
+    exp(-k (x - least)), which is at most one because log(x / least) <= (x - least) / least.
+    """
+    draw = gamma(shape, rng=rng)
+    tail, k = least > float(shape) - 1, max(0.0, float(shape) - 1) / least if least > 0 else 0.0
+    while float(draw) < least:
+        if not tail:
+            draw = gamma(shape, rng=rng)
+            continue
+        step, u = -uniform((), rng=rng).log() / (1 - k), uniform((), rng=rng)
+        if float(u.log()) < (float(shape) - 1) * float((1 + step / least).log()) - k * float(step):
+            draw = least + step
+    return draw
+
+
 def beta(a: Tensor, b: Tensor, *, rng: Generator) -> Tensor:
     """Draw Beta(a, b), elementwise, float64 on the CPU."""
     x, y = gamma(a, rng=rng), gamma(b, rng=rng)

@@ -31,7 +31,11 @@ from diffbcp_cli.cli import app
 HOME = Path(__file__).parent / "data" / "golden"
 SHORT = "--iterations 8 --burn-in 4 --rank 6 --calls 2 --finish 3 --precision fp32 --threads 1 --seed 5"
 MANY = f"{SHORT} --iterations 60 --burn-in 20 --finish 2 --checkpoint-every 0.1"
+LANGEVIN = "--precision fp32 --threads 1 --seed 5"
 RUNS = {
+    "langevin": f"inpaint photo.png --mask entries.png --iterations 12 {LANGEVIN}",
+    "langevin-calibrated": f"inpaint photo.png --mask pixels.png --iterations 14 --burn-in 8 --calibrate {LANGEVIN}",
+    "langevin-denoise": f"denoise photo.png {LANGEVIN}",
     "per-entry": f"inpaint photo.png --mask entries.png {SHORT}",
     "per-pixel": f"inpaint photo.png --mask pixels.png {SHORT}",
     "stripes": f"inpaint photo.png --mask stripes.png {SHORT}",
@@ -129,7 +133,7 @@ def run(name: str, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     samples = folder / "out" / f"{stem}.samples.npz"
     if samples.exists():
         arrays["samples"] = np.load(samples)["samples"]
-    return arrays, {key: record[key] for key in NUMBERS}
+    return arrays, {key: record[key] for key in NUMBERS if key in record}
 
 
 def main(names: list[str]) -> None:

@@ -173,3 +173,16 @@ def test_nothing_else_in_the_package_draws_with_torch_or_makes_a_generator():
     package = Path(random.__file__).parent
     sources = {p.relative_to(package).as_posix(): p.read_text("utf-8") for p in package.rglob("*.py")}
     assert {path for path, source in sources.items() if TORCH_DRAW.search(source)} == {"random.py"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "least"),
+    [(3.0, 0.0), (3.0, 1.0), (3.0, 9.0), (50.0, 60.0), (50.0, 90.0), (0.7, 2.0), (1e5, 1.02e5)],
+)
+def test_gamma_above_a_bound_is_a_truncated_gamma(shape, least):
+    rng = random.generator(5)
+    found = [float(random.gamma_above(torch.tensor(shape).double(), least, rng=rng)) for _ in range(1500)]
+    tail = stats.gamma.sf(least, shape)
+    uniform = stats.gamma.sf(found, shape) / tail
+    assert min(found) >= least
+    assert stats.kstest(uniform, "uniform").pvalue > 1e-4

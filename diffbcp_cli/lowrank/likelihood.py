@@ -21,10 +21,11 @@ from .tensorize import Tensorization, entry_weight, fold_average
 
 @dataclass(frozen=True)
 class NoisePrior:
-    """tau ~ Gamma(shape, rate)."""
+    """tau ~ Gamma(shape, rate), and not below `least`."""
 
     shape: float = 1e-3
     rate: float = 1e-3
+    least: float = 0.0
 
 
 class Observed(Protocol):
@@ -135,4 +136,5 @@ def draw_noise_precision(square: float, count: float, prior: NoisePrior, *, rng:
     square: `squared_error`. count: sum of w.
     """
     shape = torch.tensor(prior.shape + 0.5 * count, dtype=torch.float64)
-    return float(random.gamma(shape, rng=rng)) / (prior.rate + 0.5 * square)
+    rate = prior.rate + 0.5 * square
+    return float(random.gamma_above(shape, prior.least * rate, rng=rng)) / rate

@@ -78,11 +78,9 @@ class LowRank:
         )
 
     def _with_noise(self, state: State) -> State:
-        """Hold the noise at its given level, if there is one, and below its bound."""
+        """Hold the noise at its given level, if there is one."""
         given = self.settings.noise_std
-        least = self.settings.noise_most**-2
-        precision = max(state.noise_precision, least) if given is None else given**-2
-        return replace(state, noise_precision=precision)
+        return state if given is None else replace(state, noise_precision=given**-2)
 
     def planned(self, *, burn_in: int) -> LowRank:
         """The same step for another burn-in."""
@@ -123,7 +121,8 @@ def cp_step(
         some = observe_some(image, known, shape, options.atom_patches, once=once, rng=rng)
         atoms = learn_atoms(some, settings, sweeps=ATOM_SWEEPS, rng=rng)
         most = NOISE_SLACK * atoms.noise_precision**-0.5
-        settings = replace(settings, warm_up=1, noise_most=most)
+        noise = replace(settings.hyper.noise, least=most**-2)
+        settings = replace(settings, warm_up=1, hyper=replace(settings.hyper, noise=noise))
     if count > IN_CHUNKS:
         chunks = observe_in_chunks(image, known, shape, once=once, budget=settings.budget)
         return LowRank(chunks, settings, atoms)

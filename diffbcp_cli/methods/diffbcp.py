@@ -63,7 +63,7 @@ def split_gibbs(
     shape = tensorize((channels, height, width), kind, patch=options.patch_size, stride=options.stride)
     if options.decomposition == "cp":
         cp = cp_step(problem, shape, settings, options, watch)
-        return SplitGibbs(cp, prior, rule, options.solver, options.calls)
+        return SplitGibbs(cp, prior, rule, options.solver, options.calls, settled=options.burn_in)
     closed, once = options.decomposition == "tr", options.patch_weights == "once"
     ring = ring_step(problem, shape, settings, once=once, closed=closed)
-    return SplitGibbs(ring, prior, rule, options.solver, options.calls)
+    return SplitGibbs(ring, prior, rule, options.solver, options.calls, settled=options.burn_in)

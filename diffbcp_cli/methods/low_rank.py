@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from ..lowrank.cp import Hyper
@@ -25,7 +24,6 @@ class Settings:
     burn_in: int = 40
     adapt_floor: float | None = None  # None or 0: the rank stays as it is
     noise_std: float | None = None  # None: inferred
-    noise_most: float = math.inf  # an upper bound of the inferred noise
     warm_up: int | None = None  # steps before the prior's first call; None: a third of burn-in, at most 10
     hyper: Hyper = field(default_factory=Hyper)
     budget: int = MEMORY_BUDGET

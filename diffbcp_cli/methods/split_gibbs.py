@@ -99,20 +99,23 @@ class Adaptive:
 
 @dataclass(frozen=True)
 class SplitState(Generic[S]):
-    """Where a chain stands: the state of the image step, X and Z (C, H, W) once drawn, tau, steps done."""
+    """Where a chain stands: the state of the image step, X and Z (C, H, W) once drawn, tau, steps done, rho."""
 
     model: S
     image: Tensor | None = None
     prior_image: Tensor | None = None
     noise_precision: float = 1.0
     step: int = 0
+    rho: float | None = None
 
 
 @dataclass(frozen=True)
 class SplitGibbs(Generic[S]):
     """Draw Z given X, then X given Z and the data.
 
-    solver, calls: of the reverse diffusion that draws Z. result: which of the two is the draw that counts.
+    solver, calls: of the reverse diffusion that draws Z. result: which of the two is the draw that counts. settled:
+    the step from which on rho stays as it is. A rho that follows the noise has no joint density with it; burn-in may
+    use one, the draws that count may not. None: the rule alone says.
     """
 
     image_step: ImageStep[S]
@@ -123,6 +126,7 @@ class SplitGibbs(Generic[S]):
     kind: Kind = "chain"
     length: int | None = None
     result: Literal["X", "Z"] = "X"
+    settled: int | None = None
 
     def init(self, *, rng: Generator) -> SplitState[S]:
         """Start a chain."""
@@ -132,9 +136,10 @@ class SplitGibbs(Generic[S]):
     @torch.no_grad()
     def step(self, state: SplitState[S], *, rng: Generator) -> tuple[SplitState[S], Info]:
         """Alg. 1: one iteration of the split Gibbs sampler."""
-        pull = None
+        pull, rho = None, state.rho
         if self.prior is not None and state.image is not None and state.step >= self.image_step.warm_up:
-            rho = self.rule.rho(state.noise_precision, state.step)
+            if rho is None or self.settled is None or state.step < self.settled:
+                rho = self.rule.rho(state.noise_precision, state.step)
             pull = Pull(self._draw_prior_image(self.prior, state.image, rho, rng), rho)
         model, drawn = self.image_step.step(state.model, pull, state.step, rng=rng)
         z = None if pull is None else pull.image
@@ -142,7 +147,7 @@ class SplitGibbs(Generic[S]):
         if self.result == "Z" and z is not None:
             image, before = z, state.prior_image
         change = None if before is None else float((image - before).square().mean().sqrt())
-        after = SplitState(model, drawn.image, z, drawn.noise_precision, state.step + 1)
+        after = SplitState(model, drawn.image, z, drawn.noise_precision, state.step + 1, rho)
         numbers = {**drawn.numbers, "rho": None if pull is None else pull.rho, "change": change}
         return after, Info(image, drawn.noise_precision**-0.5, z, numbers)
 
@@ -154,7 +159,8 @@ class SplitGibbs(Generic[S]):
     def planned(self, *, burn_in: int) -> Self:
         """The same sampler for another burn-in."""
         step, rule = self.image_step.planned(burn_in=burn_in), self.rule.planned(burn_in=burn_in)
-        return replace(self, image_step=step, rule=rule)
+        settled = None if self.settled is None else burn_in
+        return replace(self, image_step=step, rule=rule, settled=settled)
 
     def without_warm_up(self) -> Self:
         """The same sampler with the prior's first call in the third step."""

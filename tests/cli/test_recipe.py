@@ -100,7 +100,7 @@ def test_a_dry_run_of_one_photograph_fails_as_the_run_would(tmp_path, capsys):
 
 
 def test_estimates_grow_with_the_work():
-    cfg, prior = Options(), NeededPrior("natural", None, 0)
+    cfg, prior = Options(sampler="split-gibbs"), NeededPrior("natural", None, 0)
     assert seconds(10**5, 3, cfg, prior) > seconds(10**5, 3, cfg, None) > seconds(10**4, 3, cfg, None)
     assert seconds(10**5, 3, dataclasses.replace(cfg, chains=2), None) == 2 * seconds(10**5, 3, cfg, None)
     assert seconds(10**5, 3, dataclasses.replace(cfg, time_budget=7.0), None) == 7
