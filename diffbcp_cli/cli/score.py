@@ -72,6 +72,8 @@ def evaluate(
     from ..scoring.document import document as make_document  # heavy: torch
     from ..scoring.score import Settings
 
+    if truth is None and len(paths) == 1 and html is not None:
+        return _without_truth(paths[0], html, html_images, quiet=quiet)
     folders, truth = _results_and_truth(paths, truth)
     network, not_computed = lpips_network(lpips, lpips_trunk, quiet=quiet)
     settings = Settings.of(network, lpips, mask_polarity=mask_polarity, seed=seed)
@@ -87,6 +89,19 @@ def evaluate(
         show(document)
     if any(found.failures for found in sets.values()):
         raise typer.Exit(1)
+
+
+def _without_truth(results: Path, html: Path, most: int, *, quiet: bool) -> None:
+    """Write the page that shows before and after."""
+    from ..photos import files
+    from ..photos.before_after import page
+    from ..scoring.without_truth import before_after
+
+    if html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--html {html} does not end in .html", hint="--html page.html")
+    files.write_bytes(html, page(before_after(results, most=most)).encode())
+    if not quiet:
+        render.note(f"no truth, no scores: {html} shows before and after")
 
 
 def _refuse_inputs(outputs: list[Path], folders: list[Path], truth: Path, mask: Path | None) -> None:
@@ -111,7 +126,7 @@ def _results_and_truth(paths: list[Path], truth: Path | None) -> tuple[list[Path
     if len(paths) != 2:
         raise UsageError(
             f"{len(paths)} path{'s' if len(paths) != 1 else ''} given, RESULTS and TRUTH are needed",
-            hint="diffbcp eval out/ truth/, or several: diffbcp eval a/ b/ --truth truth/",
+            hint="diffbcp eval out/ truth/, or diffbcp eval a/ b/ --truth truth/; without a truth: --html page.html",
         )
     return paths[:1], paths[1]
 

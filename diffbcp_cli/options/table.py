@@ -17,18 +17,8 @@ from .spec import COMPUTING, IO, MODEL, PRIOR, SAMPLING, check_value, option
 from .written import read_duration, read_results, read_size
 
 EXTRAS = (
-    "mean",
-    "std",
-    "samples",
-    "interval",
-    "plain",
-    "prior",
-    "panel",
-    "trace",
-    "convergence",
-    "factors",
-    "film",
-    "film-mp4",
+    *("mean", "std", "samples", "interval", "plain", "prior", "panel", "page"),
+    *("trace", "convergence", "factors", "film", "film-mp4"),
 )
 
 
@@ -260,7 +250,7 @@ class Options(OwnOptions):
     save: tuple[str, ...] = option(
         ("mean", "std"),
         IO,
-        "More results: samples, interval, plain, prior, panel, trace, convergence, film; with commas.",
+        "More results: samples, interval, plain, prior, panel, page, trace, convergence, film.",
         read=read_results,
         choices=EXTRAS,
         metavar="LIST",

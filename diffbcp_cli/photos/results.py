@@ -182,6 +182,14 @@ def _panel(target: Target, photo: Photo, observed: Bools, found: Restoration) ->
     yield files.write_bytes(target.file("panel.png"), picture)
 
 
+def _page(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
+    """Before and after under a slider."""
+    from . import before_after  # heavy: jinja2
+
+    item = before_after.Item(target.stem, photo.pixels, found.mean, found.std, observed)
+    yield files.write_bytes(target.file("page.html"), before_after.page([item]).encode())
+
+
 def _trace(target: Target, photo: Photo, observed: Bools, found: Restoration) -> Iterator[Path]:
     """A plot of what the first chain said of itself, as far as the method says it."""
     trace = found.traces[0] if found.traces else {}
@@ -229,6 +237,7 @@ _WRITERS: dict[str, Callable[[Target, Photo, Bools, Restoration], Iterator[Path]
     "prior": _prior,
     "samples": _samples,
     "panel": _panel,
+    "page": _page,
     "trace": _trace,
     "convergence": _convergence,
     "factors": _factors,

@@ -104,7 +104,7 @@ def read_run(path: Path | None) -> Run:
 
 
 def _match_folders(results: Path, truth: Path, mask: Path | None) -> Matches:
-    found = _results_in(results, apart_from=truth)
+    found = results_in(results, apart_from=truth)
     truths = Index.of(truth)
     masks = Index.of(mask) if mask is not None and mask.is_dir() else None
     pairs, lone = [], []
@@ -152,10 +152,10 @@ class Index:
         return candidates[0] if candidates else None
 
 
-def _results_in(folder: Path, *, apart_from: Path) -> dict[str, Path]:
+def results_in(folder: Path, *, apart_from: Path | None = None) -> dict[str, Path]:
     """Results by name. `photo.mean.png` is preferred to a `photo.png` beside it, which may be its input."""
     found: dict[str, Path] = {}
-    for path in images_in(folder, results=True, apart_from=[apart_from]):
+    for path in images_in(folder, results=True, apart_from=[apart_from] if apart_from else []):
         if is_result(path) and not path.stem.endswith(".mean"):  # it belongs to a result
             continue
         name = (path.parent.relative_to(folder) / _name_of(path)).as_posix()

@@ -161,6 +161,26 @@ def test_csv_markdown_and_html_are_written(tmp_path, evaluate):
     assert "wrote a.html" in err
 
 
+def test_without_a_truth_a_page_shows_before_and_after(tmp_path, evaluate):
+    save(tmp_path / "photo.png", truth_picture(0))
+    short = ("--method", "telea", "--save", "page,plain")
+    assert (
+        run(["mask", "make", "--kind", "box", "--like", "photo.png", "--missing", "0.1", "-o", "m.png"]) == 0
+    )
+    assert run(["inpaint", "photo.png", "--mask", "m.png", "-o", "out", *short]) == 0
+    code, out, err = evaluate("out", "--html", "page.html")
+    assert (code, out) == (0, "")
+    assert "no truth" in err
+    made, saved = (
+        (tmp_path / name).read_text(encoding="utf-8") for name in ("page.html", "out/photo.page.html")
+    )
+    for text in (made, saved):
+        assert "% filled, 0.00% changed" in text
+    assert (tmp_path / "out/photo.plain.png").is_file()
+    (tmp_path / "photo.png").unlink()
+    assert evaluate("out", "--html", "page.html")[0] == 3
+
+
 def test_a_bad_pair_is_reported_and_the_exit_code_says_so(tmp_path, evaluate):
     make_set(tmp_path)
     save(tmp_path / "out/a.mean.png", truth_picture(0, (40, 33, 3)))
