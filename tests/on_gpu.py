@@ -16,6 +16,7 @@ from diffbcp_cli.lowrank.tensorize import Patches
 from diffbcp_cli.methods import builder
 from diffbcp_cli.operators.mask import masked_problem
 from diffbcp_cli.options import METHODS, resolve, takes
+from diffbcp_cli.options.methods import OF_SPLIT_GIBBS
 from diffbcp_cli.priors.load import assemble
 from diffbcp_cli.priors.networks import natural
 from diffbcp_cli.random import Seeds
@@ -37,23 +38,36 @@ OTHERS = {
     "calibrated samples": {"calibrate": True, "chains": 2, "save": ("mean", "std", "samples", "prior")},
     "windows": {"window": 64, "side": 80, "prior": "none"},
     "langevin, all known": {"method": "langevin", "missing": 0.0, "save": ("mean", "std", "samples")},
-    "langevin, calibrated": {"method": "langevin", "calibrate": True},
+    "langevin, calibrated": {"method": "langevin", "calibrate": True, "iterations": 8, "burn_in": 4},
+    "langevin, refined": {"sampler": "langevin", "estimator": "refined"},
+    "langevin, what is missing is in one place": {
+        "sampler": "langevin",
+        "finish": 0,
+        "hole": True,
+        "side": 80,
+    },
 }
 """What a run of diffbcp, or of another method that is named, can be like."""
 CASES = {**{name: {"method": name} for name in METHODS if METHODS[name].own_prior is None}, **OTHERS}
 
 
-def options_of(device, *, chunks=0, missing=0, side=0, **given):
+def options_of(device, *, chunks=0, missing=0, side=0, hole=False, **given):
     """A short run; an option that its method does not take is left out."""
     short = {"iterations": 5, "burn_in": 2, "rank": 6, "block": 4, "patch_size": 8, "finish": 2}
     wanted = {"method": "diffbcp", **short, **given, "device": device}
-    if wanted["method"] == "diffbcp" and "sampler" in METHODS["diffbcp"].options:
-        wanted["sampler"] = "split-gibbs"
+    if wanted["method"] == "diffbcp":
+        wanted = {"sampler": "split-gibbs", **wanted}
+        if wanted["sampler"] == "langevin":
+            wanted = {key: value for key, value in wanted.items() if key not in OF_SPLIT_GIBBS}
     return resolve({key: value for key, value in wanted.items() if takes(wanted["method"], key)})
 
 
-def damaged(*, side=32, missing=0.5, **_):
+def damaged(*, side=32, missing=0.5, hole=False, **_):
     pixels = picture(side, side).astype(np.float32)
+    if hole:
+        observed = np.ones(pixels.shape, bool)
+        observed[8:14, 10:20] = False
+        return pixels, observed
     return pixels, np.random.default_rng(1).random(pixels.shape) >= missing
 
 

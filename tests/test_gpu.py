@@ -12,6 +12,7 @@ import pytest
 import torch
 from on_gpu import CASES
 from pretend import KINDS, DeviceError, Gpu
+from small_networks import with_weights
 
 from diffbcp_cli import random, transfer, tree
 from diffbcp_cli.cli import app
@@ -25,8 +26,9 @@ from diffbcp_cli.options import takes
 from diffbcp_cli.priors import sizes
 from diffbcp_cli.priors.base import Traits
 from diffbcp_cli.priors.in_memory import InMemory
+from diffbcp_cli.priors.load import assemble
 from diffbcp_cli.priors.mixed import MixedPrecision, lowered
-from diffbcp_cli.priors.networks import natural
+from diffbcp_cli.priors.networks import ARCHITECTURES, natural
 from diffbcp_cli.run import posterior
 from diffbcp_cli.run.loop import SNAPSHOT_CLASSES
 
@@ -68,6 +70,22 @@ def test_a_prior_in_tiles_and_with_a_mask_is_called_without_waiting(kind):
             one.denoise(x, 0.3), one.fill(x, known, 0.3)
     assert not gpu.waits, gpu.waits
     assert gpu.types[f"convolution {dtype}"] > 0
+
+
+@every_kind
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_network_runs_on_the_device(kind, name):
+    built, x = with_weights(name)[0], torch.zeros(2, 3, 20, 24)
+    with Gpu(kind) as gpu, torch.no_grad():
+        prior = assemble(
+            built, device=torch.device(kind), dtype=torch.bfloat16 if kind == "cuda" else torch.float32
+        )
+        answer = prior.denoise(x.to(kind), 0.3)
+        gpu.reset()
+        prior.denoise(x.to(kind), torch.tensor([0.3, 0.2], device=kind))
+        assert gpu.waits.total() <= 2, gpu.waits  # the picture and the levels of this test
+        assert answer.cpu().isfinite().all()
+    assert not gpu.rough or kind == "cuda"
 
 
 # --- planted mistakes ------------------------------------------------------------------------------------
@@ -317,6 +335,10 @@ def test_options_suit_the_device_unless_they_are_given():
         observed = np.ones((600, 600, 3), bool)
         assert found("cuda", method="bcp-gibbs", tensorize="reshape")[0] == 500  # as its size asks for
         assert found("cuda", method="langevin")[0] == 25  # not an option of it
+        for given in ({}, {"method": "diffbcp"}):
+            usual = resolved({"device": "cuda", **given}, observed)
+            assert (usual.sampler, usual.block) == ("langevin", 25)  # a block would choose the other sampler
+        assert found("cuda", method="diffbcp", sampler="split-gibbs")[0] == 100
     with Gpu("mps", free=8 * 2**30):
         assert found("mps", method="bcp-gibbs") == (25, 6 * 2**30)
 

@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..estimators import hold_out
 from ..estimators.grain import measure_grain, with_grain
 from ..methods import state_classes
-from ..options import Given, Options, resolve, takes
+from ..options import Given, Options, resolve, uses
 from ..priors import Download, LoadedPrior, load_prior
 from ..priors.base import Prior
 from ..priors.sizes import FIT_SIDE, Fitted
@@ -149,17 +149,16 @@ def _restore(
 def resolved(given: Given | Options, observed: Bools) -> Options:
     """Every option for a picture, observed (H, W, C), and for the device where neither preset nor size has a say."""
     height, width = observed.shape[:2]
-    known = float(observed.mean())
-    options = resolve(given, height=height, width=width, known=known)
+    options = resolve(given, height=height, width=width, known=float(observed.mean()))
     if isinstance(given, Options):
         return options
     suited = defaults_of(pick_device(options.device))
     free = {
         name: value
         for name, value in suited.items()
-        if takes(options.method, name) and getattr(options, name) == getattr(Options, name)
+        if name not in given and uses(options, name) and getattr(options, name) == getattr(Options, name)
     }
-    return resolve({**free, **given}, height=height, width=width, known=known) if free else options
+    return replace(options, **free)
 
 
 def _windows(observed: Bools, options: Options, watch: Watch) -> DamageWindows | list[Window] | None:
