@@ -40,12 +40,7 @@ OTHERS = {
     "langevin, all known": {"method": "langevin", "missing": 0.0, "save": ("mean", "std", "samples")},
     "langevin, calibrated": {"method": "langevin", "calibrate": True, "iterations": 8, "burn_in": 4},
     "langevin, refined": {"sampler": "langevin", "estimator": "refined"},
-    "langevin, what is missing is in one place": {
-        "sampler": "langevin",
-        "finish": 0,
-        "hole": True,
-        "side": 80,
-    },
+    "langevin, one hole": {"method": "langevin", "hole": True, "side": 80},
 }
 """What a run of diffbcp, or of another method that is named, can be like."""
 CASES = {**{name: {"method": name} for name in METHODS if METHODS[name].own_prior is None}, **OTHERS}
