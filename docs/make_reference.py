@@ -1,4 +1,4 @@
-"""Write docs/reference/cli.md from the command line itself, and options/arguments.py from the table of options.
+"""Write docs/reference/cli.md and docs/man from the command line, and options/arguments.py from the table of options.
 
 Run it as python docs/make_reference.py [--check].
 """
@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
+from manual import manual_pages
 
 import diffbcp_cli.options
 from diffbcp_cli.cli.app import app
 from diffbcp_cli.cli.common import Common, default_text
-from diffbcp_cli.cli.help import EXAMPLES, PHOTOS, words_of
+from diffbcp_cli.cli.help import EXAMPLES, PHOTOS, RESTORING, words_of
 from diffbcp_cli.cli.methods import describe
 from diffbcp_cli.options import GROUPS, METHODS, PRESETS, Option, Options, allowed, flag, kinds, table
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
 METHODS_FOLDER = PAGE.parent / "methods"
+MANUAL = Path(__file__).parent / "man"
 MADE = "Made from the program by `make docs`; a test keeps it up to date."
 ARGUMENTS = Path(diffbcp_cli.options.__file__).parent / "arguments.py"
 ARGUMENTS_TOP = '''"""The options as keyword arguments of Python functions.
@@ -47,6 +49,11 @@ known. A value that you set always stays."""
 
 METHOD_NOTE = """An option that a method does not take is refused. A method that takes `--finish` reports the
 picture that the prior refines from the mean of the draws; the others report the mean itself."""
+
+
+def main_command() -> Any:
+    """The command line as click has it."""
+    return typer.main.get_command(app)
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -77,8 +84,9 @@ def section(name: str, command: Any) -> list[str]:
     summary = " ".join((command.help or "").split("\n\n")[0].split())
     parts = ["", f"## {name}", "", summary]
     restores = name.removeprefix("diffbcp ")
-    if restores in EXAMPLES:
-        return [*parts, "", f"    {EXAMPLES[restores]}", "", PHOTOS]
+    parts += ["", f"    diffbcp {EXAMPLES[restores]}"]
+    if restores in RESTORING:
+        return [*parts, "", PHOTOS]
     rows = [row(p) for p in command.params if not p.hidden and p.name != "help"]
     return [*parts, "", "| option | default | |", "| --- | --- | --- |", *rows]
 
@@ -132,8 +140,8 @@ def restoring() -> list[str]:
 def page() -> str:
     """The whole page."""
     parts = [TOP]
-    found = list(commands(typer.main.get_command(app), "diffbcp"))
-    last = max(i for i, (name, _) in enumerate(found) if name.removeprefix("diffbcp ") in EXAMPLES)
+    found = list(commands(main_command(), "diffbcp"))
+    last = max(i for i, (name, _) in enumerate(found) if name.removeprefix("diffbcp ") in RESTORING)
     for i, (name, command) in enumerate(found):
         parts += section(name, command)
         parts += restoring() if i == last else []
@@ -171,10 +179,12 @@ def arguments() -> str:
 
 
 if __name__ == "__main__":
-    made = {PAGE: page(), ARGUMENTS: arguments(), **methods()}
+    manual = {MANUAL / name: text for name, text in manual_pages(commands(main_command(), "diffbcp"))}
+    made = {PAGE: page(), ARGUMENTS: arguments(), **methods(), **manual}
     if "--check" in sys.argv:
         same = all(path.exists() and path.read_text(encoding="utf-8") == text for path, text in made.items())
         sys.exit(0 if same else "run: make docs")
     METHODS_FOLDER.mkdir(exist_ok=True)
+    MANUAL.mkdir(exist_ok=True)
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")

@@ -66,7 +66,13 @@ def headings(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_option_that_a_page_names_exists(page: Path):
     reference = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    known = set(re.findall(r"`(--[a-z-]+)`", reference)) | {"--help", "--version", "--check"}
+    known = set(re.findall(r"`(--[a-z-]+)`", reference)) | {
+        "--help",
+        "--version",
+        "--check",
+        "--install-completion",
+        "--show-completion",
+    }
     for line in page.read_text(encoding="utf-8").splitlines():
         if "diffbcp " in line and not line.startswith(("|", "#")):
             assert set(re.findall(r"(--[a-z][a-z-]+)", line.split("#")[0])) <= known, line

@@ -22,10 +22,32 @@ from ..options import GROUPS, Option, Options, allowed, flag, kinds, table
 from . import render
 from .common import Common, default_text
 
+RESTORING = ("inpaint", "denoise")
 EXAMPLES = {
-    "inpaint": "diffbcp inpaint photo.png --mask mask.png -o out/",
-    "denoise": "diffbcp denoise noisy.png -o out/",
+    "inpaint": "inpaint photo.png --mask mask.png -o out/",
+    "denoise": "denoise noisy.png -o out/",
+    "compare": "compare photo.png --mask mask.png --methods diffbcp,telea -o out/",
+    "train": "train photos/ -o my-prior/",
+    "doctor": "doctor",
+    "eval": "eval out/ truth/ --html report.html",
+    "open": "open photo.png",
+    "mask make": "mask make --kind scratch --like photo.png -o mask.png",
+    "mask apply": "mask apply photo.png --mask mask.png --noise 0.025 -o observed.png",
+    "mask from": "mask from painted.png --color magenta --photo photo.png -o mask.png",
+    "mask show": "mask show photo.png --mask mask.png -o overlay.png",
+    "mask grow": "mask grow mask.png --pixels 2 -o larger.png",
+    "mask shrink": "mask shrink mask.png --pixels 1 -o smaller.png",
+    "mask combine": "mask combine dust.png scratches.png -o both.png",
+    "mask detect": "mask detect scan.png --kind dust,scratch -o mask.png",
+    "methods list": "methods list",
+    "methods info": "methods info diffpir",
+    "models list": "models list",
+    "models pull": "models pull ffhq",
+    "models info": "models info natural",
+    "models verify": "models verify natural",
+    "models path": "models path natural",
 }
+"""An example of every command, after `diffbcp`."""
 PHOTOS = "PHOTO is a file, a folder, a quoted pattern, or - for stdin."
 _LONGEST = 16  # characters of choices that stand beside the flag
 _METAVARS: dict[Any, str] = {
@@ -55,11 +77,13 @@ class Help(Checked):
         found: list[Any] = [*self.params]
         arguments = [p for p in found if p.param_type_name == "argument"]
         options = [p for p in found if p.param_type_name == "option" and p.name != "help"]
-        named = "".join(f" {_argument(p)}" for p in arguments)
-        _show_lines([f"Usage: {ctx.command_path}{named} [OPTIONS]", "", *_paragraphs(self.help)])
+        named = "".join(f" {argument(p)}" for p in arguments)
+        usage = f"Usage: {ctx.command_path}{named} [OPTIONS]"
+        example = f"Example: diffbcp {EXAMPLES[ctx.command_path.removeprefix('diffbcp ')]}"
+        _show_lines([usage, "", *_paragraphs(self.help), "", example])
         for title, rows in (
-            ("Arguments", [(_argument(p), p.help) for p in arguments if p.help]),
-            ("Options", [_row_of_parameter(p) for p in options]),
+            ("Arguments", [(argument(p), p.help) for p in arguments if p.help]),
+            ("Options", [row_of_parameter(p) for p in options]),
         ):
             if rows:
                 _show_panel(title, rows)
@@ -77,7 +101,7 @@ def show_help(command: str, text: str, *, everything: bool) -> None:
     """Print usage, one example and the options: in one list, or in groups with `everything`."""
     mask = " --mask MASK" if command == "inpaint" else ""
     usage = f"Usage: diffbcp {command} PHOTO...{mask} [OPTIONS]"
-    _show_lines([usage, "", text, PHOTOS, "", f"Example: {EXAMPLES[command]}"])
+    _show_lines([usage, "", text, PHOTOS, "", f"Example: diffbcp {EXAMPLES[command]}"])
     listed = [
         (of, name, one)
         for of in (Common, Options)
@@ -86,14 +110,14 @@ def show_help(command: str, text: str, *, everything: bool) -> None:
     ]
     if everything:
         for group in GROUPS:
-            _show_panel(group, [_row(of, name, one) for of, name, one in listed if one.group == group])
+            _show_panel(group, [row_of(of, name, one) for of, name, one in listed if one.group == group])
         return
     short = sorted((entry for entry in listed if entry[2].essential), key=lambda e: GROUPS.index(e[2].group))
     more = [("    --help-all", "Show every option, in groups.")]
-    _show_panel("Options", [*(_row(of, name, one) for of, name, one in short), *more])
+    _show_panel("Options", [*(row_of(of, name, one) for of, name, one in short), *more])
 
 
-def _row(of: type, name: str, one: Option) -> Row:
+def row_of(of: type, name: str, one: Option) -> Row:
     """The flags of an option of the table, and what it does."""
     kind, default = kinds(of)[name], default_text(one)
     names = one.names or (flag(name),)
@@ -104,7 +128,7 @@ def _row(of: type, name: str, one: Option) -> Row:
     return _line(names, one.metavar or _METAVARS.get(kind, ""), words, one.help, default)
 
 
-def _row_of_parameter(parameter: Any) -> Row:
+def row_of_parameter(parameter: Any) -> Row:
     """The same of an option that a command declares by itself."""
     if getattr(parameter, "is_flag", False):
         return _line(parameter.opts, "", (), str(parameter.help), "")
@@ -142,8 +166,10 @@ def _annotation(parameter: Any) -> Any:
     return getattr(getattr(parameter, "type", None), "name", None)
 
 
-def _argument(parameter: Any) -> str:
-    return f"{parameter.metavar or parameter.name.upper()}{'...' if parameter.nargs == -1 else ''}"
+def argument(parameter: Any) -> str:
+    """The name of an argument in the usage of its command; dots say that there may be several."""
+    name = parameter.metavar or parameter.name.upper()
+    return f"{name}..." if parameter.nargs == -1 and not name.endswith("...") else str(name)
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:

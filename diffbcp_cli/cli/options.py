@@ -27,6 +27,7 @@ from ..options import (
 from ..options.plugins import WithPlugins
 from .common import Common, default_text
 from .help import show_help
+from .own_defaults import fitting, own_defaults
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -104,5 +105,6 @@ def _recipe(command: str, typed: Given, common: Common) -> Recipe:
     if command == "denoise":
         typed["observed"] = "posterior"
     given = lay(recipe.given, typed)
+    given = lay(fitting(own_defaults(command), given), given)
     resolve(given)
     return Recipe(given, recipe.record)
