@@ -131,16 +131,26 @@ def full_precision(device: torch.device) -> Iterator[None]:
     """Compute float32 products in float32. CUDA rounds the factors of convolutions to 11 bits (TF32) otherwise."""
     import torch
 
-    if device.type != "cuda":
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = _rounding() if device.type == "cuda" else None
+    if before is None:
         yield
         return
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = False
     try:
         yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+def _rounding() -> tuple[bool, bool] | None:
+    """Whether matrix products and convolutions may use TF32, None if torch's newer switches were used to say so."""
+    import torch
+
+    try:
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        return None
 
 
 def _cuda(index: int | None) -> torch.device:

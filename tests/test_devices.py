@@ -12,7 +12,7 @@ from pretend import Gpu
 
 from diffbcp_cli import apple as apple_gpu
 from diffbcp_cli.cli.doctor import examine
-from diffbcp_cli.devices import pick_device, pick_precision
+from diffbcp_cli.devices import full_precision, pick_device, pick_precision
 from diffbcp_cli.errors import UsageError
 
 
@@ -53,6 +53,31 @@ def test_doctor_says_whether_an_apple_gpu_is_used_and_why_not(machine):
     assert (found["device"], found["apple_gpu"]) == ("cpu", "it has no Cholesky factors")
     machine()
     assert "apple_gpu" not in examine()
+
+
+def test_full_precision_puts_back_what_it_found():
+    cuda = torch.device("cuda")
+    with full_precision(cuda):
+        assert not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32
+    with pytest.raises(ZeroDivisionError), full_precision(cuda):
+        _ = 1 / 0
+    assert torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch 2.9 brought the newer switches"
+)
+def test_full_precision_leaves_the_newer_switches_of_torch_alone():
+    cuda, matmul = torch.device("cuda"), torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    try:
+        matmul.fp32_precision = "tf32"
+        with full_precision(cuda):
+            assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = before
+        matmul.allow_tf32 = False
 
 
 def test_doctor_says_why_there_is_no_cuda(machine, monkeypatch):
