@@ -5,8 +5,8 @@ The model is simple and its constants were measured on one core of a 2020s proce
     seconds = chains * iterations * (0.5 ms * rank + 23 ns * rank * entries / 3 + calls * C) + after * C
     bytes   = 250 MB + 0.9 kB * pixels, and with a prior 30 MB + 1 kB * pixels more
 
-entries: pixels times channels. C = 4 us * pixels * size: one network call, where size is the number of parameters of
-the network over that of the bundled one. after: the calls that follow the chains. Windows around damage add up.
+entries: pixels times channels. C = 1.8 us * pixels * size: one network call, where size is the number of parameters of
+the network over that of the bundled one; 1 us where it computes in bfloat16. after: the calls that follow the chains. Windows around damage add up.
 A large photograph takes what `run.memory.need` says. A GPU is faster. `--save samples` takes memory of its own.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .. import priors as weights
+from ..devices import processor_has_bf16
 from ..errors import DiffbcpError, ModelError
 from ..estimators.refine import calls_after
 from ..options import LARGE, Given, Options, asks_to_refine, draws_by_langevin, resolve, uses
@@ -33,8 +34,10 @@ from .job import Job, Opened, Warnings, read_job
 from .report import explain
 
 _BUNDLED_PARAMETERS = 6_441_496
-_PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 4e-6
+_PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 1.8e-6
+_IN_BF16 = 0.55  # of the time of a call
 _OF_A_PAIR = 2.6  # calls a step of the pair of chains, with its probes
+_TO_START = 6  # calls before its first step
 _WITH_GRADIENT = 3  # what a call with its gradient costs, in calls
 _BASE, _PER_PIXEL, _PRIOR_BASE, _PRIOR_PER_PIXEL = 250e6, 900, 30e6, 1000
 
@@ -135,9 +138,15 @@ def seconds(pixels: int, channels: int, cfg: Options, prior: NeededPrior | None)
     finish = cfg.finish if asks_to_refine(cfg) else 0
     sweep = rank * (_PER_COMPONENT + _PER_ENTRY * pixels * channels)
     size = (prior.parameters or _BUNDLED_PARAMETERS) / _BUNDLED_PARAMETERS if prior is not None else 0.0
-    call = _PER_CALL * pixels * size
-    steps = cfg.chains * cfg.iterations
-    return steps * (cfg.sweeps * sweep + _calls(cfg) * call) + calls_after(finish, pixels) * call
+    call = _PER_CALL * pixels * size * (_IN_BF16 if _computes_in_bf16(cfg) else 1)
+    steps, start = cfg.chains * cfg.iterations, _TO_START * cfg.chains if draws_by_langevin(cfg) else 0
+    return steps * (cfg.sweeps * sweep + _calls(cfg) * call) + (start + calls_after(finish, pixels)) * call
+
+
+def _computes_in_bf16(cfg: Options) -> bool:
+    """Whether the network does: it is asked for, or the bundled one runs on a processor that has it."""
+    bundled = cfg.prior == Options.prior and cfg.precision == "auto"
+    return cfg.precision == "bf16" or (bundled and processor_has_bf16())
 
 
 def _calls(cfg: Options) -> float:
