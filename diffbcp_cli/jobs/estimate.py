@@ -5,9 +5,10 @@ The model is simple and its constants were measured on one core of a 2020s proce
     seconds = chains * iterations * (0.5 ms * rank + 23 ns * rank * entries / 3 + calls * C) + after * C
     bytes   = 250 MB + 0.9 kB * pixels, and with a prior 30 MB + 1 kB * pixels more
 
-entries: pixels times channels. C = 1.8 us * pixels * size: one network call, where size is the number of parameters of
-the network over that of the bundled one; 1 us where it computes in bfloat16. after: the calls that follow the chains. Windows around damage add up.
-A large photograph takes what `run.memory.need` says. A GPU is faster. `--save samples` takes memory of its own.
+entries: pixels times channels. C = 1.8 us * pixels * size: one network call, where size is the number of parameters
+of the network over that of the bundled one; 1 us where it computes in bfloat16. after: the calls that follow the
+chains. Windows around damage add up. A large photograph takes what `run.memory.need` says. A GPU is faster. `--save
+samples` takes memory of its own.
 """
 
 from __future__ import annotations
