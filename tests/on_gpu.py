@@ -39,6 +39,7 @@ OTHERS = {
     "windows": {"window": 64, "side": 80, "prior": "none"},
     "langevin, all known": {"method": "langevin", "missing": 0.0, "save": ("mean", "std", "samples")},
     "langevin, calibrated": {"method": "langevin", "calibrate": True, "iterations": 8, "burn_in": 4},
+    "langevin, two chains at once": {"method": "langevin", "chains": 2, "side": 40},
     "langevin, refined": {"sampler": "langevin", "estimator": "refined"},
     "langevin, one hole": {"method": "langevin", "hole": True, "side": 80},
 }

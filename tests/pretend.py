@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 from unittest import mock
 
 import torch
@@ -229,6 +230,7 @@ class Gpu(TorchDispatchMode):
             (torch.cuda, "mem_get_info", lambda device=None: (self.free, 2 * self.free)),
             (torch.backends.mps, "is_available", lambda: not cuda),
             (torch.mps, "empty_cache", lambda: None),
+            (Thread, "run", self._in_thread),
             (torch.mps, "synchronize", lambda: None),
             (torch.mps, "recommended_max_memory", lambda: self.free),
             (torch.mps, "driver_allocated_memory", lambda: 0),
@@ -241,6 +243,16 @@ class Gpu(TorchDispatchMode):
         self._stacks = [*getattr(self, "_stacks", []), stack]
         _gpus.append(self)
         return super().__enter__()
+
+    @property
+    def _in_thread(self):
+        real = Thread.run
+
+        def run(thread):  # modes belong to a thread
+            with _Calls(self.kind), _Same(self):
+                real(thread)
+
+        return run
 
     def __exit__(self, *error):
         super().__exit__(*error)
@@ -352,6 +364,17 @@ class Gpu(TorchDispatchMode):
             library = torch.backends.cudnn if name == "convolution" else torch.backends.cuda.matmul
             if self.kind == "cuda" and dtype is torch.float32 and library.allow_tf32:
                 self.rough[_place()] += 1
+
+
+class _Same(TorchDispatchMode):
+    """The same device in another thread."""
+
+    def __init__(self, gpu):
+        super().__init__()
+        self.gpu = gpu
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.gpu.__torch_dispatch__(func, types, args, kwargs)
 
 
 def _asks_not_to_wait(name, args, kwargs):

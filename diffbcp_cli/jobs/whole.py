@@ -27,6 +27,7 @@ from ..random import Seeds
 from ..run.convergence import Convergence
 from ..run.loop import Chains, Checkpoints, Snapshot, film_steps, kept_steps, run
 from ..run.schedule import within_budget
+from ..run.together import Together
 from ..units import Bools, Floats, level_to_signed, to_unit
 from ..watch import Watch
 from .factors import Factors, factors_of
@@ -46,8 +47,6 @@ class Whole:
 
     def __post_init__(self) -> None:
         """State the problem, and take the plan of a run that goes on."""
-        if self.prior is not None:
-            self.prior = InMemory(self.prior, self.watch.note)
         self.started = time.perf_counter()
         start = self.checkpoints.start
         if start is not None and not isinstance(start, Snapshot):
@@ -57,6 +56,10 @@ class Whole:
             self.options = replace(self.options, time_budget=None, iterations=iterations, burn_in=burn_in)
         self.earlier = 0.0 if start is None else float(start.seconds)
         self.device = pick_device(self.options.device)
+        if self.prior is not None:
+            self.prior = InMemory(self.prior, self.watch.note)
+            if self.options.chains > 1 and self.device.type != "cpu":
+                self.prior = Together(self.prior)
         self.seeds = Seeds(self.options.seed, self.name)
         sigma = self.options.sigma
         self.problem = masked_problem(
@@ -89,6 +92,9 @@ class Whole:
             self.device,
             self.watch,
             film=film_steps(options),
+            together=self.prior.all_of
+            if isinstance(self.prior, Together) and method.kind == "chain"
+            else None,
         )
         if self.checkpoints.start is not None:
             chains.resume(self.checkpoints.start)

@@ -7,8 +7,9 @@ state of a generator is noted after each whole step, so an interruption in the m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,6 +65,10 @@ class Checkpoints:
     every: float = 0.0
 
 
+AllOf = Callable[[Sequence[Callable[[], tuple[Line, Info]]]], list[tuple[Line, Info]]]
+"""Does several things at once, such as `Together.all_of`."""
+
+
 @dataclass
 class _Running:
     rng: Generator
@@ -73,7 +78,7 @@ class _Running:
 
 @dataclass
 class Chains:
-    """Runs chains one after the other.
+    """Runs chains one after the other, or all at once by `together` (run/together.py).
 
     kept: the steps whose draws are kept whole. film: the steps of the first chain that a film shows.
     """
@@ -86,6 +91,7 @@ class Chains:
     device: torch.device
     watch: Watch = field(default_factory=Watch)
     film: range = range(0)
+    together: AllOf | None = None
 
     def __post_init__(self) -> None:
         """Nothing has been drawn yet."""
@@ -95,29 +101,42 @@ class Chains:
 
     def steps(self, until: int) -> Iterator[Info]:
         """Take each chain to `until` steps; yield what each step drew."""
+        if self.together is not None:
+            yield from self._steps_together(self.together, until)
         for index, line in enumerate(self._running):
             while self.posterior.traces[index].steps < until:
-                yield self._step(index, line)
+                yield self._add(index, self._draw(line))
+
+    def _steps_together(self, together: AllOf, until: int) -> Iterator[Info]:
+        """One step of each chain that is not at its end, then the next one of each."""
+        while due := [k for k, trace in enumerate(self.posterior.traces) if trace.steps < until]:
+            drawn = together([partial(self._draw, self._running[index]) for index in due])
+            yield from [self._add(index, one) for index, one in zip(due, drawn, strict=True)]
 
     def left(self, until: int) -> int:
         """How many steps `steps(until)` will take."""
         return sum(max(0, until - trace.steps) for trace in self.posterior.traces)
 
-    def _step(self, index: int, line: _Running) -> Info:
-        if line.state is None:
-            line.state = self.method.init(rng=line.rng)
-        line.state, info = self._step_in_memory(line)
-        line.rng_state = line.rng.get_state()
+    def _draw(self, line: _Running) -> tuple[Line, Info]:
+        """Take a step; an interruption on the way leaves the chain where it was."""
+        state = self.method.init(rng=line.rng) if line.state is None else line.state
+        state, info = self._step_in_memory(state, line.rng)
+        return Line(state, line.rng.get_state()), info
+
+    def _add(self, index: int, drawn: tuple[Line, Info]) -> Info:
+        """Go on from a step, and take what it drew into account."""
+        line, (now, info) = self._running[index], drawn
+        line.state, line.rng_state = now.state, now.rng
         step = self.posterior.traces[index].steps
         self.posterior.add(index, info, keep=step in self.kept, film=index == 0 and step in self.film)
         return info
 
-    def _step_in_memory(self, line: _Running) -> tuple[Any, Info]:
+    def _step_in_memory(self, state: Any, rng: Generator) -> tuple[Any, Info]:
         """One step. When the memory of a GPU runs out, again with smaller batches, which changes no draw."""
-        before = line.rng.get_state()
+        before = rng.get_state()
         while True:
             try:
-                return self.method.step(line.state, rng=line.rng)
+                return self.method.step(state, rng=rng)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -130,7 +149,7 @@ class Chains:
             self.method = smaller
             self.watch.note("out of memory: going on with batches of half the size")
             release_memory(self.device)
-            line.rng.set_state(before)
+            rng.set_state(before)
 
     def states(self) -> list[Any]:
         """Where the chains stand."""
