@@ -158,7 +158,7 @@ class Overview:
         self.bar = Progress(
             *_columns(self.narrow),
             console=render.err,
-            disable=quiet or not self.total,
+            disable=quiet or not self.total or not render.err.is_terminal,  # an empty line elsewhere
             transient=True,
             expand=True,
         )

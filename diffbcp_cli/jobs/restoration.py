@@ -19,15 +19,15 @@ from ..units import Bools, Floats
 if TYPE_CHECKING:
     from PIL import Image
 
-_PAGE = """<div style="display:inline-block;max-width:100%;font:13px sans-serif">
-<div style="position:relative;width:{width}px;max-width:100%">
+_PAGE = """<div style="font:13px sans-serif"><div style="display:flex;flex-wrap:wrap;gap:12px;align-items:flex-end">
+<div style="max-width:100%"><div style="position:relative;width:{width}px;max-width:100%">
 <img alt="restored" style="display:block;width:100%;image-rendering:{rendering}" src="data:image/png;base64,{after}">
 <img alt="before" style="position:absolute;left:0;top:0;width:100%;height:100%;image-rendering:{rendering};\
 clip-path:inset(0 50% 0 0)" src="data:image/png;base64,{before}"></div>
 <input type="range" min="0" max="100" value="50" aria-label="before and after" style="width:{width}px;max-width:100%"
 oninput="this.previousElementSibling.children[1].style.clipPath='inset(0 '+(100-this.value)+'% 0 0)'">
-{uncertainty}<div>{facts}</div></div>"""
-_STD = '<img alt="standard deviation" style="display:block;max-width:100%" src="data:image/png;base64,{}">'
+</div>{uncertainty}</div><div>{facts}</div></div>"""
+_STD = '<img alt="standard deviation" style="display:block;width:{}px;max-width:100%" src="data:image/png;base64,{}">'
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Restoration(problem.Restoration):
             rendering="pixelated" if after.shape[1] < width else "auto",
             after=_text(pictures.shown(after)),
             before=_text(pictures.shown(before)),
-            uncertainty="" if heat is None else _STD.format(_text(heat)),
+            uncertainty="" if heat is None else _STD.format(round(1.2 * width), _text(heat)),
             facts=" · ".join(self._facts()),
         )
 
