@@ -25,6 +25,7 @@ from torch import nn
 
 from diffbcp_cli.photos.detect import lines, specks, stamps
 from diffbcp_cli.photos.detect.ground import Ground
+from diffbcp_cli.photos.detect.judge import TOGETHER
 from diffbcp_cli.photos.photo import read_photo
 
 Floats = NDArray[np.float32]
@@ -32,9 +33,10 @@ HIDDEN = {"dust": 32, "scratch": 16, "fold": 16, "text": 8}
 FARTHEST = 6.0  # standard deviations, as in judge.py
 FOLDS = 4
 ENOUGH, LITTLE = 0.4, 0.15  # of a candidate that is damage: it is, it is not; in between it teaches nothing
-CLEAN = 0.015  # share of clean photographs in which a judge may find anything beyond doubt
+CLEAN = 0.005  # share of clean photographs in which a judge may find anything beyond doubt
+TAKEN = 0.01  # share of clean photographs that may be taken for damaged ones, by the evidence of all judges
 PRECISE = {
-    "dust": 0.8,
+    "dust": 0.78,
     "scratch": 0.85,
     "fold": 0.85,
     "text": 0.85,
@@ -149,8 +151,8 @@ def odds(found: tuple[Floats, Floats, nn.Sequential], features: Floats) -> Float
     return net(torch.from_numpy(z))[:, 0].numpy()
 
 
-def judge(rows: Rows, kind: str) -> dict[str, object]:
-    """Fit the judge of a kind, and choose its limits."""
+def judge(rows: Rows, kind: str) -> tuple[object, Floats]:
+    """Fit the judge of a kind and choose its limits; and the evidence of each picture by it, out of fold."""
     clear = (rows.damaged > ENOUGH) | (rows.damaged < LITTLE)
     target = (rows.damaged > ENOUGH).astype(np.float32)
     fold, apart = (rows.picture // 2) % FOLDS, np.zeros(len(target), np.float32)
@@ -161,7 +163,9 @@ def judge(rows: Rows, kind: str) -> dict[str, object]:
     limits = _limits(rows, target, apart, kind)
     mean, std, net = fit(rows.features[clear], target[clear], HIDDEN[kind], 0)
     layers = [(layer.weight.T.tolist(), layer.bias.tolist()) for layer in net if isinstance(layer, nn.Linear)]
-    return _rounded({"mean": mean.tolist(), "std": std.tolist(), "layers": layers, **limits})
+    evidence = np.zeros(int(rows.picture.max()) + 1)
+    (np.maximum if kind in TOGETHER else np.add).at(evidence, rows.picture.astype(int), np.maximum(apart, 0))
+    return _rounded({"mean": mean.tolist(), "std": std.tolist(), "layers": layers, **limits}), evidence
 
 
 def _limits(rows: Rows, target: Floats, apart: Floats, kind: str) -> dict[str, float]:
@@ -214,7 +218,12 @@ def main() -> None:
             for part in Rows.__annotations__
         }
         np.savez_compressed(given.save, **kept)
-    judges = {kind: judge(rows, kind) for kind, rows in found.items()}
+    fitted = {kind: judge(rows, kind) for kind, rows in found.items()}
+    count = max(len(evidence) for _, evidence in fitted.values())
+    total = sum(np.pad(evidence, (0, count - len(evidence))) for _, evidence in fitted.values())
+    enough = float(np.quantile(total[::2], 1 - TAKEN))
+    print(f"evidence {enough:.2f}: {(total[1::2] > enough).mean():.2f} of the scans are seen to be damaged")
+    judges = {"evidence": round(enough, 2), **{kind: one for kind, (one, _) in fitted.items()}}
     given.out.write_text(json.dumps(judges), encoding="utf-8")
 
 

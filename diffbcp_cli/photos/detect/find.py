@@ -15,16 +15,16 @@ from ...errors import UsageError
 from ..mask_edit import grow
 from . import lines, specks, stamps
 from .ground import Bools, Floats, Ground
-from .judge import judge_of
+from .judge import beyond_doubt, judge_of
 
 KINDS = ("dust", "scratch", "fold", "text")
+_DOUBT = 2  # the same odds are divided by so many more powers of the sensitivity where a picture is judged
 CLASSICAL, GROUP = "classical", "diffbcp.detectors"
-SEVERAL = 3  # places beyond doubt that make a picture a damaged one
 
 
 @dataclass(frozen=True)
 class Settings:
-    """kinds: what to look for. sensitivity: the odds that are enough are divided by its cube. min_size: pixels.
+    """kinds: what to look for. sensitivity: the odds that are enough are divided by it. min_size: pixels.
 
     grow: pixels.
     """
@@ -93,14 +93,14 @@ class _Candidates:
 def classical(pixels: Floats, settings: Settings) -> dict[str, Bools]:
     """Candidates by their residual, judged by their numbers.
 
-    Where several places are damaged beyond doubt the picture is a damaged one, and lower odds are enough.
+    Where all of them together leave no doubt that the picture is a damaged one, lower odds are enough.
     """
-    ground, gain = Ground(pixels), 3 * math.log(settings.sensitivity)
+    ground, gain = Ground(pixels), math.log(settings.sensitivity)
     find = {"dust": _dust, "scratch": _scratches, "fold": _folds, "text": _text}
     found = {kind: find[kind](ground) for kind in settings.kinds}
     odds = {kind: judge_of(kind).odds(one.features) + gain for kind, one in found.items()}
-    sure = sum(int(np.count_nonzero(odds[kind] > judge_of(kind).strict)) for kind in found)
-    least = {kind: judge_of(kind).usual if sure >= SEVERAL else judge_of(kind).strict for kind in found}
+    damaged = beyond_doubt({kind: one + _DOUBT * gain for kind, one in odds.items()})
+    least = {kind: judge_of(kind).usual if damaged else judge_of(kind).strict for kind in found}
     return {kind: one.draw(odds[kind] > least[kind]) for kind, one in found.items()}
 
 
