@@ -18,6 +18,7 @@ import numpy as np
 from common import photographs
 from scans import KINDS, TONES, Scan, make_scan
 
+from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.photos.detect import Settings, detect
 
 CROP = 512
@@ -57,6 +58,30 @@ def measure(made: list[tuple[str, Scan]], settings: Settings) -> dict[str, list[
     return totals
 
 
+def repaired(made: list[tuple[str, Scan]], settings: Settings, method: str) -> dict[str, float]:
+    """PSNR on the damaged pixels of all scans: as they are, and restored with the found and the true mask."""
+    squares, count = dict.fromkeys(("damaged", "found mask", "true mask"), 0.0), 0
+    for name, scan in made:
+        where = scan.any_damage
+        disc = np.ones((3, 3), np.uint8)
+        true = (
+            cv2.dilate(where.astype(np.uint8), disc)[..., None] == 0
+        )  # as far beyond the damage as --grow 1
+        masks = {"found mask": detect(scan.pixels, settings).observed, "true mask": true}
+        pictures = {"damaged": scan.pixels}
+        for label, observed in masks.items():
+            known = np.broadcast_to(observed, scan.pixels.shape)
+            whole = known.all()
+            restored = (
+                None if whole else restore(scan.pixels, known, {"method": method}, prior=None, name=name).mean
+            )
+            pictures[label] = scan.pixels if restored is None else np.where(known, scan.pixels, restored)
+        for label, picture in pictures.items():
+            squares[label] += float(np.square(picture - scan.clean)[where].sum(dtype=np.float64))
+        count += 3 * int(where.sum())
+    return {label: -10 * float(np.log10(total / count)) for label, total in squares.items()}
+
+
 def main() -> None:
     """Print a table of recall by kind, precision, and the clean photographs."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -67,15 +92,22 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--sensitivity", type=float, default=1.0)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--method", help="restore the scans too, by a method that needs no prior, such as telea"
+    )
     given = parser.parse_args()
     settings, rows = Settings(sensitivity=given.sensitivity), {}
     for seed in range(given.first_seed, given.first_seed + given.seeds):
-        totals = measure(scans(given.small, given.large, seed, given.count), settings)
+        made = scans(given.small, given.large, seed, given.count)
+        totals = measure(made, settings)
         rows[seed] = {kind: right / max(all_, 1) for kind, (all_, right) in totals.items()}
         print(
             f"| {seed} | " + " | ".join(f"{rows[seed][kind]:.2f}" for kind in (*KINDS, "found")) + " |",
             flush=True,
         )
+        if given.method:
+            found = repaired(made, settings, given.method)
+            print(", ".join(f"{label} {value:.2f} dB" for label, value in found.items()), flush=True)
     shares = {}
     for folder in (given.small, given.large):
         for name, pixels in photographs(folder).items() if folder else ():
