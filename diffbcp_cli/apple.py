@@ -49,9 +49,29 @@ def _convolutions(x: Tensor) -> Tensor:
     return functional.conv2d(image, x[None, None, :3, :3], padding=1)
 
 
+def _means(x: Tensor) -> Tensor:
+    odd = x[None, None, 1:, 1:]
+    means = functional.avg_pool2d(odd, 2, ceil_mode=True)
+    return functional.interpolate(means, scale_factor=2, mode="bilinear", align_corners=False)
+
+
+def _sizes(x: Tensor) -> Tensor:
+    image = x[None, None]
+    smaller = functional.interpolate(image, size=(7, 5), mode="bicubic", antialias=True, align_corners=False)
+    return smaller.mean() + functional.pad(image, (0, 3, 2, 0), mode="reflect")
+
+
+def _shuffled(x: Tensor) -> Tensor:
+    parts = functional.pixel_unshuffle(x[None, None], 2).contiguous(memory_format=torch.channels_last)
+    return functional.pixel_shuffle(torch.rot90(parts, 1, (-2, -1)), 2)
+
+
 TRIED = {
     "Cholesky factors": _cholesky,
     "patches of a picture": _patches,
     "sums by index": _sums,
     "convolutions": _convolutions,
+    "means of odd sides": _means,
+    "other sizes": _sizes,
+    "shuffled pixels": _shuffled,
 }
