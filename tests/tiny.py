@@ -49,6 +49,7 @@ def make_observation(values, observed, weight, left, right, *, strategy=None):
         plain,
         values=values,
         weight=weight,
+        pull=weight,
         left_plan=plan(weight, observed, strategy),
         right_plan=plan(weight.T.contiguous(), observed.T.contiguous(), strategy),
         count=float((weight * observed).sum(dtype=torch.float64)),

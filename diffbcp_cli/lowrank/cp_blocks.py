@@ -47,8 +47,8 @@ def draw_components(
     precision = tau * o.observed * o.weight  # m
     target = precision * o.values
     if coupling is not None:
-        precision = precision + pull * o.weight
-        target = target + pull * o.weight * o.shape.unfold(coupling.image)
+        precision = precision + pull * o.pull
+        target = target + pull * o.pull * o.shape.unfold(coupling.image)
     grams = Grams(o.left_plan, tau, pull, budget), Grams(o.right_plan, tau, pull, budget)
     left, right = [f.clone() for f in state.left], [f.clone() for f in state.right]
     weights = state.weights.clone()

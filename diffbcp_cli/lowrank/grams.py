@@ -1,7 +1,7 @@
 """Masked Gram matrices: H_g = sum_k m_gk q_k q_k^T for every row g of a weight matrix at once.
 
-The weights are m = tau w o + coupling w. Entry weights w and observed entries o are fixed; the two scalars change at
-every step. A `GramPlan` prepares what is fixed, once:
+The weights are m = tau w o + coupling c. Entry weights w, observed entries o and the weights c of an entry in the
+coupling of its pixel are fixed; the two scalars change at every step. A `GramPlan` prepares what is fixed, once:
 
 - many rows have the same weights (nothing is missing): one Gram for each distinct row (`shared`);
 - few entries observed: gather them into padded batches and multiply (`gather`);
@@ -29,9 +29,10 @@ _GATHER_BELOW = 0.12  # share of entries to gather above which one dense product
 
 @dataclass(frozen=True)
 class GramPlan:
-    """How to form the Grams of the G rows of (w, o), both (G, K).
+    """How to form the Grams of the G rows of (w, o, c), all (G, K).
 
-    base, base_of:      (B, K) distinct rows of w, and which of them each row of `value` has.
+    base, base_of:      (B, K) distinct rows of c, and which of them each row of `value` has.
+    whole, whole_of:    (W, K) distinct rows of w, and which of them each row has; `complement` only.
     value:              (G', K) w o, distinct rows only for `shared`; (G, 0) where columns are gathered.
     value_of, ordered:  (G,) which row of `value` each row has, and the rows sorted by it; `shared` only.
     ends:               where the rows of each row of `value` begin and end in `ordered`; `shared` only.
@@ -47,6 +48,8 @@ class GramPlan:
     ends: tuple[int, ...] = ()
     index: Tensor | None = None
     root: Tensor | None = None
+    whole: Tensor | None = None
+    whole_of: Tensor | None = None
 
     def to(self, device: torch.device) -> GramPlan:
         """The same plan on a device."""
@@ -55,18 +58,22 @@ class GramPlan:
         return GramPlan(**{**values, **moved})
 
 
-def plan(weight: Tensor, observed: Tensor, strategy: Strategy | None = None) -> GramPlan:
+def plan(
+    weight: Tensor, observed: Tensor, strategy: Strategy | None = None, *, pull: Tensor | None = None
+) -> GramPlan:
     """Prepare the Grams of the rows of weight, observed (G, K); choose the strategy by its cost.
 
-    All of it is computed on the host: not every device sorts rows as rows.
+    pull: the weights c in the coupling, those of the entries if not given. All of it is computed on the host: not
+    every device sorts rows as rows.
     """
-    return _plan(weight.cpu(), observed.cpu(), strategy).to(weight.device)
+    pull = weight if pull is None else pull
+    return _plan(weight.cpu(), observed.cpu(), pull.cpu(), strategy).to(weight.device)
 
 
-def _plan(weight: Tensor, observed: Tensor, strategy: Strategy | None) -> GramPlan:
-    base, base_of = torch.unique(weight, dim=0, return_inverse=True)
+def _plan(weight: Tensor, observed: Tensor, pull: Tensor, strategy: Strategy | None) -> GramPlan:
+    base, base_of = torch.unique(pull, dim=0, return_inverse=True)
     value = weight * observed
-    distinct, distinct_of = torch.unique(torch.cat([value, weight], 1), dim=0, return_inverse=True)
+    distinct, distinct_of = torch.unique(torch.cat([value, pull], 1), dim=0, return_inverse=True)
     if strategy is None:
         strategy = _cheapest(value, weight, len(distinct))
     if strategy == "shared":
@@ -78,10 +85,13 @@ def _plan(weight: Tensor, observed: Tensor, strategy: Strategy | None) -> GramPl
         return GramPlan(strategy, base, distinct_base, rows, distinct_of, ordered, ends)
     if strategy == "dense":
         return GramPlan(strategy, base, base_of, value)
-    if strategy == "complement":
-        value = weight - value
-    index, root = _gather_index(value)
-    return GramPlan(strategy, base, base_of, value[:, :0].clone(), index=index, root=root)
+    if strategy == "gather":
+        index, root = _gather_index(value)
+        return GramPlan(strategy, base, base_of, value[:, :0].clone(), index=index, root=root)
+    index, root = _gather_index(weight - value)
+    whole, of = torch.unique(weight, dim=0, return_inverse=True)
+    none = value[:, :0].clone()
+    return GramPlan(strategy, base, base_of, none, index=index, root=root, whole=whole, whole_of=of)
 
 
 def _cheapest(value: Tensor, weight: Tensor, distinct: int) -> Strategy:
@@ -112,7 +122,7 @@ class Grams:
     budget: int
 
     def packed(self, q: Tensor) -> Tensor:
-        """H_g = sum_k (tau w o + coupling w)_gk q_k q_k^T for all rows, packed, q (K, S) -> (G, T)."""
+        """H_g = sum_k (tau w o + coupling c)_gk q_k q_k^T for all rows, packed, q (K, S) -> (G, T)."""
         common = self._common(q)
         parts = [self._part(q, part, common, packed=True) for part in self._parts(q)]
         values = torch.cat(parts) if len(parts) > 1 else parts[0]
@@ -135,12 +145,16 @@ class Grams:
         step = max(1, self.budget // (q.element_size() * size * (2 * size + gathered)))
         return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
-    def _common(self, q: Tensor) -> Tensor | None:
-        """Packed Grams of plan.base, where they are needed."""
-        needed = self.plan.index is not None and (self.coupling or self.plan.strategy == "complement")
-        return dense(self.plan.base, q, self.budget) if needed else None
+    def _common(self, q: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """What rows share where columns are gathered: scaled packed Grams, and which of them each row has."""
+        plan, found = self.plan, []
+        if plan.index is not None and self.coupling:
+            found.append((self.coupling * dense(plan.base, q, self.budget), plan.base_of))
+        if plan.whole is not None and plan.whole_of is not None:
+            found.append((self.tau * dense(plan.whole, q, self.budget), plan.whole_of))
+        return found
 
-    def _part(self, q: Tensor, part: slice, common: Tensor | None, *, packed: bool) -> Tensor:
+    def _part(self, q: Tensor, part: slice, common: list[tuple[Tensor, Tensor]], *, packed: bool) -> Tensor:
         plan, size = self.plan, q.shape[1]
         if plan.index is None or plan.root is None:
             weights = self.tau * plan.value[part]
@@ -153,11 +167,9 @@ class Grams:
         if packed:
             gram = pack(gram)
         gram.mul_(self.tau if plan.strategy == "gather" else -self.tau)
-        if common is None:
-            return gram
-        scale = self.coupling + (self.tau if plan.strategy == "complement" else 0.0)
-        shared = scale * common
-        return gram + (shared if packed else unpack(shared, size))[plan.base_of[part]]
+        for shared, of in common:
+            gram = gram + (shared if packed else unpack(shared, size))[of[part]]
+        return gram
 
 
 @lru_cache(maxsize=32)

@@ -50,16 +50,19 @@ class Observed(Protocol):
 
 @dataclass(frozen=True)
 class Observation:
-    """The photograph as tensor entries, all (U, V), with the prepared Grams of both groups."""
+    """The photograph as tensor entries, all (U, V), with the prepared Grams of both groups.
+
+    weight: w. pull: the share c of an entry in the coupling of its pixel, w over the sum of w of the pixel's entries.
+    """
 
     shape: Tensorization
     values: Tensor
     observed: Tensor
     weight: Tensor
+    pull: Tensor
     left_plan: GramPlan
     right_plan: GramPlan
     count: float  # sum of w over observed entries
-    share: float  # of one entry in its pixel's coupling to Z: 1 if w counts a pixel once, else 1 / copies on average
 
     @property
     def device(self) -> torch.device:
@@ -74,9 +77,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class Coupling:
-    """Eq. (5): the pull of the prior's image, exp(-sum_j w_j (z_j - x_j)^2 / (2 rho^2)).
+    """Eq. (5): the pull of the prior's image, exp(-sum_j c_j (z_j - x_j)^2 / (2 rho^2)).
 
-    precision: rho^-2. image: Z (C, H, W), of which z_j are the entries.
+    precision: rho^-2. image: Z (C, H, W), of which z_j are the entries. The c_j of a pixel add up to one, so given X
+    the pixel of Z is held to their average by N(z; x, rho^2), wherever it is.
     """
 
     precision: float
@@ -90,16 +94,19 @@ def observe(
     *,
     once: bool = True,
     pixel_weight: Tensor | None = None,
+    pixel_pull: Tensor | None = None,
 ) -> Observation:
     """Tensorize an image (C, H, W) on [-1, 1] with its mask (C, H, W), True = observed.
 
-    once: whether w counts each pixel once or each of its copies. pixel_weight: (1, H, W) w by pixel, instead.
+    once: whether w counts each pixel once or each of its copies. pixel_weight, pixel_pull: (1, H, W) w and c by
+    pixel, instead.
     """
     size = (image.shape[0], image.shape[1], image.shape[2])
-    if pixel_weight is None:
+    if pixel_weight is None or pixel_pull is None:
         weight = entry_weight(shape, size, once=once, device=image.device)
+        pull = entry_weight(shape, size, once=True, device=image.device)
     else:
-        weight = shape.unfold(pixel_weight.expand(size))
+        weight, pull = (shape.unfold(part.expand(size)) for part in (pixel_weight, pixel_pull))
     observed = shape.unfold(mask.to(image.dtype)) * (weight > 0)
     values = shape.unfold(torch.where(mask, image, torch.zeros_like(image)))
     return Observation(
@@ -107,10 +114,10 @@ def observe(
         values=values,
         observed=observed,
         weight=weight,
-        left_plan=plan(weight, observed),
-        right_plan=plan(weight.T.contiguous(), observed.T.contiguous()),
+        pull=pull,
+        left_plan=plan(weight, observed, pull=pull),
+        right_plan=plan(weight.T.contiguous(), observed.T.contiguous(), pull=pull.T.contiguous()),
         count=total(weight * observed),
-        share=image.numel() / total(weight),
     )
 
 

@@ -45,8 +45,8 @@ def sweep_ring(
     precision = tau * o.observed * o.weight  # m
     target = precision * o.values
     if coupling is not None:
-        precision = precision + pull * o.weight
-        target = target + pull * o.weight * o.shape.unfold(coupling.image)
+        precision = precision + pull * o.pull
+        target = target + pull * o.pull * o.shape.unfold(coupling.image)
     grams = Grams(o.left_plan, tau, pull, budget), Grams(o.right_plan, tau, pull, budget)
     for first in (left, 0):  # the right group, then the left one
         turned = first == left

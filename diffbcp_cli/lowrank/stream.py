@@ -38,13 +38,12 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Stream:
-    """The photograph as chunks of patches; count and share as in `Observation`, copies (1, H, W) = sum of w."""
+    """The photograph as chunks of patches; count as in `Observation`, copies (1, H, W) = sum of w."""
 
     shape: Patches
     chunks: tuple[Chunk, ...]
     copies: Tensor
     count: float
-    share: float
 
     @property
     def device(self) -> torch.device:
@@ -63,21 +62,24 @@ def observe_in_chunks(
 ) -> Stream:
     """Tensorize an image (C, H, W) with its mask, in chunks that need about `budget` bytes each."""
     (down, across), pixel_weight = shape.grid, _pixel_weight(shape, once=once, device=image.device)
+    copies = pixel_weight * shape.copies().to(image.device)
+    pixel_pull = pixel_weight / copies
     step = max(1, budget // (_MATRICES * 4 * math.prod(shape.left) * across))
     chunks = []
     for first in range(0, down, step):
         last = min(first + step, down)
         band = slice(first * shape.stride, min((last - 1) * shape.stride + shape.patch, shape.height))
         part = replace(shape, height=band.stop - band.start)
-        observation = observe(image[:, band], mask[:, band], part, pixel_weight=pixel_weight[:, band])
+        weights = pixel_weight[:, band], pixel_pull[:, band]
+        observation = observe(
+            image[:, band], mask[:, band], part, pixel_weight=weights[0], pixel_pull=weights[1]
+        )
         chunks.append(Chunk(slice(first * across, last * across), band, observation))
-    copies = pixel_weight * shape.copies().to(image.device)
     return Stream(
         shape=shape,
         chunks=tuple(chunks),
         copies=copies,
         count=sum(chunk.observation.count for chunk in chunks),
-        share=image[0].numel() / total(copies),
     )
 
 
@@ -87,7 +89,9 @@ def observe_some(
     """Tensorize `count` random patches of an image, with the weights they have among all patches."""
     index = random.permutation(math.prod(shape.right), rng=rng)[:count].to(image.device)
     pixel_weight = _pixel_weight(shape, once=once, device=image.device)
-    return observe(image, mask, SomePatches(shape, index), pixel_weight=pixel_weight)
+    pixel_pull = 1 / shape.copies().to(image.device)
+    some = SomePatches(shape, index)
+    return observe(image, mask, some, pixel_weight=pixel_weight, pixel_pull=pixel_pull)
 
 
 def _pixel_weight(shape: Patches, *, once: bool, device: torch.device) -> Tensor:
@@ -175,8 +179,8 @@ def _draw_right(
 
 
 def _error(o: Observation, rest: Tensor, tau: float, pull: float, target: Tensor | None) -> Tensor:
-    """E = w (tau o (y - X_rest) + rho^-2 (z - X_rest)), (U, v)."""
-    error = (o.values - rest).mul_(o.observed).mul_(tau)
+    """E = tau w o (y - X_rest) + rho^-2 c (z - X_rest), (U, v)."""
+    error = (o.values - rest).mul_(o.observed).mul_(tau).mul_(o.weight)
     if target is not None:
-        error.add_((o.shape.unfold(target) - rest).mul_(pull))
-    return error.mul_(o.weight)
+        error.add_((o.shape.unfold(target) - rest).mul_(pull).mul_(o.pull))
+    return error

@@ -65,7 +65,7 @@ class LowRank:
     def _sweep(self, state: State, pull: Pull | None, *, first: bool, rng: Generator) -> tuple[State, Tensor]:
         """Draw the tensor model given the prior's image; return it and X folded, (C, H, W)."""
         settings, observation = self.settings, self.observation
-        coupling = None if pull is None else Coupling(observation.share * pull.rho**-2, pull.image)
+        coupling = None if pull is None else Coupling(pull.rho**-2, pull.image)
         return sweep(
             state,
             observation,

@@ -62,7 +62,7 @@ class RingStep:
         coupling = None
         if pull is not None:
             image = pull.image.to(observation.device) - self.centre
-            coupling = Coupling(observation.share * pull.rho**-2, image)
+            coupling = Coupling(pull.rho**-2, image)
         entries = None
         for _ in range(settings.sweeps):
             state, entries = sweep_ring(

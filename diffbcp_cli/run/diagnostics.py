@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 
-__all__ = ["conformal_factor", "effective_sample_size", "split_rhat"]
+__all__ = ["conformal_factor", "effective_sample_size", "split_rhat", "tail_sample_size"]
 
 Array: TypeAlias = NDArray[np.float64]
 MIN_DRAWS = 4
@@ -76,6 +76,13 @@ def effective_sample_size(
         previous = np.where(going, paired, previous)
     tau = np.maximum(2.0 * summed - 1.0, 1.0 / math.log10(total))
     return np.asarray(np.where(still, float(total), total / tau), dtype=np.float64)
+
+
+def tail_sample_size(draws: NDArray[Any] | torch.Tensor) -> Array:
+    """How many independent draws the 5 % and 95 % quantiles are worth, the fewer of the two. (K, N, ...) -> (...)."""
+    values = _draws(draws)
+    limits = np.quantile(values, [0.05, 0.95], axis=(0, 1))
+    return np.minimum(*(effective_sample_size((values <= limit).astype(np.float64)) for limit in limits))
 
 
 def conformal_factor(standardized_errors: NDArray[Any] | torch.Tensor, levels: Sequence[float]) -> Array:

@@ -34,11 +34,12 @@ def problem(share, *, weights="varying", rows=23, columns=31, size=4, seed=0):
     return weight, observed, torch.randn(columns, size, generator=generator, dtype=torch.float64)
 
 
-def naive(weight, observed, q, tau, coupling):
+def naive(weight, observed, q, tau, coupling, pull=None):
+    pull = weight if pull is None else pull
     total = torch.zeros(len(weight), q.shape[1], q.shape[1], dtype=torch.float64)
     for g in range(len(weight)):
         for k in range(len(q)):
-            total[g] += (tau * weight[g, k] * observed[g, k] + coupling * weight[g, k]) * torch.outer(
+            total[g] += (tau * weight[g, k] * observed[g, k] + coupling * pull[g, k]) * torch.outer(
                 q[k], q[k]
             )
     return total
@@ -53,6 +54,18 @@ def unbatched(result, count, size):
         seen[rows] += 1
     assert (seen == 1).all()
     return total
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9, 1.0])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_coupling_has_weights_of_its_own(strategy, share):
+    weight, observed, q = problem(share, weights="patterns")
+    pull = weight / (1 + torch.arange(weight.shape[1]) % 3)
+    pull[1::2] *= 2
+    for budget in (LARGE, TINY):
+        found = Grams(plan(weight, observed, strategy, pull=pull), 1.3, 0.7, budget)
+        expected = naive(weight, observed, q, 1.3, 0.7, pull)
+        torch.testing.assert_close(grams.unpack(found.packed(q), 4), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("weights", ["one", "patterns", "varying"])

@@ -12,7 +12,9 @@ from scipy import stats
 
 from diffbcp_cli import random
 from diffbcp_cli.lowrank.cp import reconstruct
-from diffbcp_cli.lowrank.likelihood import draw_noise_precision, squared_error
+from diffbcp_cli.lowrank.likelihood import draw_noise_precision, observe, squared_error
+from diffbcp_cli.lowrank.stream import observe_in_chunks, observe_some
+from diffbcp_cli.lowrank.tensorize import tensorize
 
 HYPER = tiny.PROPER
 LAYOUT = ((2, 3), (5,))
@@ -57,3 +59,19 @@ def test_noise_precisions_follow_their_gamma():
     draws = [draw_noise_precision(7.0, 9.0, HYPER.noise, rng=generator) for _ in range(4000)]
     exact = stats.gamma(HYPER.noise.shape + 4.5, scale=1 / (HYPER.noise.rate + 3.5))
     assert stats.kstest(draws, exact.cdf).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_the_shares_of_a_pixel_in_its_coupling_add_up_to_one(once):
+    """Else Z would be held to the picture by another rho than the one that it is drawn with."""
+    size = (2, 30, 26)
+    image, mask = tiny.photograph(size)
+    shape = tensorize(size, "patch", patch=8, stride=4)
+    whole = observe(image, mask, shape, once=once)
+    torch.testing.assert_close(shape.fold(whole.pull), torch.ones(size))
+    total = torch.zeros(size)
+    for chunk in observe_in_chunks(image, mask, shape, once=once, budget=1).chunks:
+        total[:, chunk.rows] += chunk.observation.shape.fold(chunk.observation.pull)
+    torch.testing.assert_close(total, torch.ones(size))
+    some = observe_some(image, mask, shape, shape.right[0], once=once, rng=tiny.rng())
+    torch.testing.assert_close(some.shape.fold(some.pull), torch.ones(size))

@@ -19,6 +19,7 @@ import torch
 from scipy import stats
 
 from diffbcp_cli.lowrank.cp import Hyper, reconstruct
+from diffbcp_cli.lowrank.cp_sweep import sweep
 from diffbcp_cli.lowrank.cusp import CuspPrior
 from diffbcp_cli.lowrank.likelihood import Coupling, image_of, observe
 from diffbcp_cli.lowrank.tensorize import tensorize
@@ -40,13 +41,15 @@ def fine_grid(monkeypatch):
 
 @dataclass(frozen=True)
 class StepCase:
-    """A tiny grey image, overlapping patches that count each pixel once, and a Gaussian prior on Z.
+    """A tiny grey image, overlapping patches, and a Gaussian prior on Z.
 
-    With xbar the fold average and S_p = sum_j w_j (x_j - xbar_p)^2 over the entries j of pixel p, the joint is
-        p(state) prod_p exp(-(tau o_p + rho^-2) S_p / 2)
-                        N(y_p; xbar_p, 1/tau)^{o_p} N(z_p; xbar_p, rho^2) N(z_p; m_p, v).
-    Take the prior's mean m as data too, with a flat density: then y, z and m follow from the state one by one
-    (m_p ~ N(z_p, v)), and the state is the prior's, kept with probability exp(-...), which never exceeds one.
+    The entries j of pixel p have weights w_j that add up to W_p, with `once` to one. With xbar the fold average and
+    S_p = sum_j w_j (x_j - xbar_p)^2 / W_p the joint is
+        p(state) prod_p tau^{o_p (W_p - 1) / 2} exp(-(tau o_p W_p + rho^-2) S_p / 2)
+                        N(y_p; xbar_p, 1/(tau W_p))^{o_p} N(z_p; xbar_p, rho^2) N(z_p; m_p, v).
+    The power of tau belongs to its Gamma. Take the prior's mean m as data too, with a flat density: then y, z and m
+    follow from the state one by one (m_p ~ N(z_p, v)), and the state is the prior's, kept with probability exp(-...),
+    which never exceeds one.
     """
 
     size: tuple[int, int, int] = (1, 4, 3)
@@ -57,10 +60,17 @@ class StepCase:
     rho: float = 0.9
     var: float = 0.5
     calls: int = 25
+    once: bool = True
+    sweeps: int = 1
 
     def observation(self):
         shape = tensorize(self.size, "patch", patch=self.patch, stride=self.stride)
-        return observe(torch.zeros(self.size), self.mask(), shape, once=True)
+        return observe(torch.zeros(self.size), self.mask(), shape, once=self.once)
+
+    def counts(self):
+        """W (C, H, W)."""
+        observation = self.observation()
+        return observation.shape.fold(observation.weight).double().numpy()
 
     def mask(self):
         return torch.rand(self.size, generator=tiny.rng(4)) < 0.6
@@ -77,14 +87,18 @@ class StepCase:
     def prior(self, rng):
         shape = self.observation().shape
         sizes = [*shape.left, *shape.right]
-        draws = geweke.prior_draws(geweke.PRIOR_DRAWS // 4, sizes, self.rank, geweke.HYPER, rng)
+        counts, seen = self.counts(), self.mask().numpy()
+        tau_shape = geweke.HYPER.noise.shape + 0.5 * float((seen * (counts - 1)).sum())
+        number = geweke.PRIOR_DRAWS // 4
+        draws = geweke.prior_draws(number, sizes, self.rank, geweke.HYPER, rng, tau_shape=tau_shape)
         image, scatter = self.images(draws.entries(len(shape.left)))
-        stiffness = draws.noise_precision[:, None, None, None] * self.mask().numpy() + self.rho**-2
+        stiffness = draws.noise_precision[:, None, None, None] * seen * counts + self.rho**-2
         keep = rng.random(len(image)) < np.exp(-0.5 * (stiffness * scatter).sum((1, 2, 3)))
         draws, image = draws.take(keep), image[keep]
         z = image + self.rho * rng.normal(size=image.shape)
         m = z + self.var**0.5 * rng.normal(size=image.shape)
-        y = image + rng.normal(size=image.shape) / np.sqrt(draws.noise_precision)[:, None, None, None]
+        spread = 1 / np.sqrt(draws.noise_precision[:, None, None, None] * counts)
+        y = image + rng.normal(size=image.shape) * spread
         return draws, self.quantities(draws, y, z, m)
 
     def quantities(self, draws, y, z, m):
@@ -92,7 +106,7 @@ class StepCase:
         image, scatter = self.images(entries)
         tau = draws.noise_precision
         return geweke.quantities(draws, entries) | {
-            "misfit": tau * (self.mask().numpy() * (y - image) ** 2).sum((1, 2, 3)),
+            "misfit": tau * (self.counts() * self.mask().numpy() * (y - image) ** 2).sum((1, 2, 3)),
             "scatter": scatter.sum((1, 2, 3)),
             "|z - x|^2": ((z - image) ** 2).sum((1, 2, 3)),
             "|z - m|^2": ((z - m) ** 2).sum((1, 2, 3)),
@@ -103,12 +117,15 @@ class StepCase:
 
     def sampler(self, observation, prior):
         rule = Adaptive(strength=1.0, smallest=self.rho, largest=self.rho)
-        settings = Settings(rank=self.rank, block=self.block, warm_up=0, hyper=geweke.HYPER)
+        settings = Settings(
+            rank=self.rank, block=self.block, warm_up=0, hyper=geweke.HYPER, sweeps=self.sweeps
+        )
         return sampling.sampler(observation, prior, settings, rule=rule, calls=self.calls)
 
     def chains(self, starts, steps, generator):
         """Successive-conditional draws: new m and y, then the step; name -> (K, N)."""
         observation, states, records = self.observation(), [], []
+        spread = torch.from_numpy(self.counts()).float() ** -0.5
         for start in starts:
             image = image_of(reconstruct(start), observation)
             z = image + self.rho * torch.randn(image.shape, generator=generator)
@@ -116,7 +133,7 @@ class StepCase:
             for _ in range(steps):
                 noise = torch.randn((2, *self.size), generator=generator)
                 m = chain.prior_image + self.var**0.5 * noise[0]
-                y = chain.image + chain.noise_precision**-0.5 * noise[1]
+                y = chain.image + chain.noise_precision**-0.5 * spread * noise[1]
                 prior = GaussianPrior(m, torch.tensor(self.var))
                 seen = replace(observation, values=observation.shape.unfold(y * self.mask()))
                 chain, draw = self.sampler(seen, prior).step(chain, rng=generator)
@@ -127,8 +144,12 @@ class StepCase:
         return geweke.in_chains(self.quantities(geweke.collect(states), y, z, m), len(starts))
 
 
-def test_the_step_with_the_prior_image_keeps_the_joint_distribution(fine_grid):
-    case = StepCase()
+SHIPPED = StepCase(once=False, sweeps=2)
+"""The kernel that ships: each copy of a pixel counts, and large pictures take two sweeps for each call."""
+
+
+@pytest.mark.parametrize("case", [StepCase(), SHIPPED], ids=["once", "replicated"])
+def test_the_step_with_the_prior_image_keeps_the_joint_distribution(case, fine_grid):
     draws, prior = case.prior(np.random.default_rng(3))
     starts = [draws.state(i, 3) for i in range(geweke.CHAINS)]
     name, z, threshold = geweke.worst(prior, case.chains(starts, geweke.STEPS, tiny.rng(3)))
@@ -146,7 +167,7 @@ def prior_image_from_too_noisy_a_start(prior, x, rho, **options):
 @pytest.mark.parametrize(
     ("name", "bug"),
     [
-        ("diffbcp.Coupling", pull_by_the_wrong_power_of_rho),
+        ("cp_step.Coupling", pull_by_the_wrong_power_of_rho),
         ("split_gibbs.sample", prior_image_from_too_noisy_a_start),
     ],
 )
@@ -154,6 +175,26 @@ def test_a_wrong_step_is_found_out(name, bug, fine_grid, monkeypatch):
     case = StepCase(rho=0.7)
     draws, prior = case.prior(np.random.default_rng(4))
     monkeypatch.setattr(f"diffbcp_cli.methods.{name}", bug)
+    assert geweke.found(case, draws, prior, 3, tiny.rng(4))
+
+
+def second_sweep_without_the_coupling(*args, coupling, calls=[], **options):  # noqa: B006
+    calls.append(1)
+    return sweep(*args, coupling=coupling if len(calls) % 2 else None, **options)
+
+
+@pytest.mark.parametrize(
+    ("place", "bug"),
+    [
+        ("diffbcp_cli.methods.cp_step.sweep", second_sweep_without_the_coupling),
+        ("diffbcp_cli.methods.cp_step.Coupling", pull_by_the_wrong_power_of_rho),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
+def test_a_mistake_in_the_kernel_that_ships_is_found_out(place, bug, fine_grid, monkeypatch):
+    case = replace(SHIPPED, rho=0.5)
+    draws, prior = case.prior(np.random.default_rng(4))
+    monkeypatch.setattr(place, bug)
     assert geweke.found(case, draws, prior, 3, tiny.rng(4))
 
 

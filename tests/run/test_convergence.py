@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tifffile
+import tiny
 import torch
 from conftest import SHORT, outputs
 from sampling import Listener, config, damaged
@@ -16,9 +17,13 @@ from diffbcp_cli.cli.app import run
 from diffbcp_cli.errors import MemoryLimitError
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.methods import cp_step, diffbcp
+from diffbcp_cli.methods.base import Info
 from diffbcp_cli.operators.mask import masked_problem
+from diffbcp_cli.problem import Trace
 from diffbcp_cli.random import Seeds
+from diffbcp_cli.run.convergence import convergence
 from diffbcp_cli.run.loop import Chains
+from diffbcp_cli.run.posterior import Posterior
 
 
 def test_chains_are_independent_and_pooled():
@@ -123,3 +128,33 @@ def test_out_of_memory_halves_the_batches_and_changes_no_draw():
     assert calm.notes == []
     with pytest.raises(MemoryLimitError):
         list(chains_of(0, Listener()).steps(1))
+
+
+def posterior_with(images, burn_in=0):
+    found = Posterior(burn_in, traces=[Trace() for _ in images], probes=[[] for _ in images])
+    for chain, steps in enumerate(images):
+        for image in steps:
+            found.add(chain, Info(image, None), keep=False)
+    return found
+
+
+def test_projections_see_a_slow_move_that_no_pixel_and_no_mean_shows():
+    """Each pixel drifts by half of its own spread: up in the left half of the picture, down in the right one."""
+    noise = torch.randn(1, 60, 1, 64, 64, generator=tiny.rng(0))
+    way = torch.ones(64, 64)
+    way[:, 32:] = -1
+    drift = torch.linspace(-0.25, 0.25, 60)[:, None, None, None] * way
+    for images, moves in ((noise, False), (noise + drift, True)):
+        judged = convergence(posterior_with(images))
+        assert judged.converged
+        assert judged.rhat["brightness"] < 1.15
+        assert (judged.rhat["projections"] > 1.5) == moves
+        assert (judged.ess["projections"] < 10) == moves
+    assert {"projections", "brightness", "contrast"} == judged.as_dict()["ess_tail"].keys()
+
+
+def test_ranks_see_chains_of_different_spread():
+    noise = torch.randn(2, 60, 1, 16, 16, generator=tiny.rng(2))
+    wider = torch.stack([noise[0], 6 * noise[1]])
+    assert convergence(posterior_with(noise)).pixels_converged > 0.95
+    assert convergence(posterior_with(wider)).pixels_converged < 0.05

@@ -164,3 +164,13 @@ def test_conformal_factor_refuses_what_is_not_a_level_or_a_number():
         diagnostics.conformal_factor(np.ones(10), [1.0])
     with pytest.raises(UsageError, match="not a number"):
         diagnostics.conformal_factor(np.array([1.0, math.nan]), [0.5])
+
+
+def test_the_tail_size_is_that_of_independent_draws_and_falls_where_tails_stick():
+    rng = np.random.default_rng(3)
+    free = rng.standard_normal((4, 500))
+    assert diagnostics.tail_sample_size(free) > 1000
+    scale = np.repeat(np.exp(rng.standard_normal((4, 20))), 25, axis=1)  # volatile for 25 draws at a time
+    sticky = scale * free
+    assert diagnostics.effective_sample_size(sticky) > 1000
+    assert diagnostics.tail_sample_size(sticky) < 700
