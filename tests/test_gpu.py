@@ -343,6 +343,17 @@ def test_options_suit_the_device_unless_they_are_given():
         assert found("mps", method="bcp-gibbs") == (25, 6 * 2**30)
 
 
+def test_the_estimate_of_a_run_knows_the_memory_of_the_device(photo, mask, tmp_path, capsys):
+    words = ["inpaint", str(photo), "--mask", str(mask), "-o", str(tmp_path / "out"), "--dry-run"]
+    said = []
+    for free in (64 * 2**20, 8 * 2**30):
+        with Gpu("cuda", free=free):
+            assert app.run([*words, "--device", "cuda"]) == 0
+        shown = capsys.readouterr()
+        said.append("more than the budget of 0.09 GiB" in shown.out + shown.err)  # three quarters of 128 MiB
+    assert said == [True, False]
+
+
 # --- out of memory ---------------------------------------------------------------------------------------
 
 

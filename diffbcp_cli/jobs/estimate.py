@@ -33,6 +33,7 @@ from ..run.memory import kept_of_windows, need, over_budget, window_side
 from ..watch import Watch
 from .job import Job, Opened, Warnings, read_job
 from .report import explain
+from .session import resolved
 
 _BUNDLED_PARAMETERS = 6_441_496
 _PER_COMPONENT, _PER_ENTRY, _PER_CALL = 5e-4, 2.3e-8 / 3, 1.8e-6
@@ -109,7 +110,7 @@ def _look(
     """What the restoration of a photograph costs: of windows around its damage, or of all of it."""
     photo, share = opened.photo, missing_share(opened.observed)
     height, width, channels = photo.height, photo.width, photo.channels
-    suited = resolve(cfg, height=height, width=width, known=1 - share)
+    suited = resolved(cfg, opened.observed)
     side = window_side(suited, height, width, channels)
     around = damage_windows(opened.observed, suited, side)
     if around is None:
