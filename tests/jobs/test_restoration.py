@@ -150,6 +150,17 @@ def test_a_notebook_shows_before_and_after_and_the_uncertainty(shape):
     assert np.array_equal(np.asarray(found.image), found.mean.reshape(20, 24) if grey else found.mean)
 
 
+@pytest.mark.browser
+def test_the_slider_uncovers_the_picture(browser, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(inpaint(photograph(), half(), method="telea")._repr_html_(), encoding="utf-8")
+    browser.get(page.as_uri())
+    move = """const slider = document.querySelector('input');
+        slider.value = 20; slider.dispatchEvent(new Event('input'));
+        return getComputedStyle(document.querySelector('img[alt=before]')).clipPath"""
+    assert browser.execute_script(move) == "inset(0px 80% 0px 0px)"
+
+
 def test_a_method_without_uncertainty_is_shown_too():
     found = inpaint(photograph(), half(), method="telea")
     assert len(pictures_in(found._repr_html_())) == 2
