@@ -115,7 +115,8 @@ class Restoration:
     """A restored picture, arrays (H, W, C) in [0, 1] units.
 
     mean: what is shown. std: its standard deviation, None if the method gives no uncertainty. noise: the standard
-    deviation of the noise with its 90 % interval (std, lower, upper). samples: (n, H, W, C) draws, if asked for.
+    deviation of the noise with its 90 % interval (std, lower, upper). samples: (n, H, W, C) draws, if asked
+    for; owners: the chain of each.
     frames: (n, h, w, C) levels 0..255, small pictures of the first chain on its way, if a film was asked for.
     traces: one for each chain. maps: further pictures, by name. numbers: what else the record says, by its keys.
     states: of each chain, the tensors of its low-rank model by name, if asked for.
@@ -127,6 +128,7 @@ class Restoration:
     noise: Mapping[str, float] | None
     options: Options
     samples: Floats | None = None
+    owners: tuple[int, ...] = ()
     frames: NDArray[np.uint8] | None = None
     traces: tuple[Trace, ...] = ()
     states: tuple[Mapping[str, NDArray[Any]], ...] = ()

@@ -10,7 +10,7 @@ import pytest
 from browser_page import browser
 from PIL import Image
 
-os.environ["XDG_CONFIG_HOME"] = os.devnull  # no test may depend on the defaults of whoever runs it
+os.environ["DIFFBCP_CONFIG"] = os.devnull  # no test may depend on the defaults of whoever runs it
 __all__ = ["browser"]  # a fixture for all
 SHORT = ["--prior", "none", "--iterations", "6", "--burn-in", "3", "--rank", "6", "--quiet"]
 

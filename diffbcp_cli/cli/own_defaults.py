@@ -43,7 +43,7 @@ def config_path(environment: Mapping[str, str] = os.environ) -> Path:
 def _of_file(environment: Mapping[str, str]) -> Given:
     path = config_path(environment)
     if not path.is_file():
-        if environment.get(f"{PREFIX}CONFIG"):
+        if environment.get(f"{PREFIX}CONFIG") and not path.exists():  # /dev/null leaves the file out
             raise UsageError(f"DIFFBCP_CONFIG names {path}, which is not there", hint="unset DIFFBCP_CONFIG")
         return {}
     try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .. import problem
 from ..errors import UsageError
 from ..photos import pictures
-from ..run.loop import extensions, kept_steps
+from ..run.loop import kept_steps
 from ..units import Bools, Floats
 
 if TYPE_CHECKING:
@@ -123,21 +123,12 @@ class Restoration(problem.Restoration):
         )
 
     def by_chain(self) -> Floats:
-        """The draws (chains, draws, ...), sorted: chains take turns when a run is extended."""
+        """The draws (chains, draws, ...), as many of each chain as all have."""
         if self.samples is None:
             raise UsageError("there are no draws", hint="save=['samples']")
-        chains = max(1, len(self.traces))
-        owner = [
-            chain
-            for begin, end in extensions(self.options, self.trace.steps)
-            for chain in range(chains)
-            for step in kept_steps(self.options)
-            if begin <= step < end
-        ]
-        if len(owner) != len(self.samples) or len(owner) % chains:  # interrupted: some chains have fewer
-            return self.samples[None]
-        order = np.argsort(owner, kind="stable")
-        return self.samples[order].reshape(chains, -1, *self.samples.shape[1:])
+        places = [np.flatnonzero(np.equal(self.owners, chain)) for chain in range(len(self.traces))]
+        draws = min(map(len, places))
+        return np.stack([self.samples[found[:draws]] for found in places])
 
     def _chains(self) -> tuple[int, int]:
         found = self.by_chain().shape

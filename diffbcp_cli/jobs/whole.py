@@ -180,6 +180,7 @@ class Whole:
         return replace(
             restored,
             states=self._factors(chains),
+            owners=tuple(posterior.owners),
             frames=torch.stack(posterior.frames).numpy() if posterior.frames else None,
             traces=tuple(posterior.traces),
             maps={**restored.maps, **found},

@@ -188,24 +188,11 @@ def run(
         done = not options.until_converged or judged.converged or until >= options.max_iterations
         if not finished or done:
             return finished, judged
-        before, until = until, _longer(until, options)
-        more = until - before
+        more = min(options.max_iterations - until, max(1, until // 2))
+        until += more
         watch.note(
             f"{100 * judged.pixels_converged:.0f} % of the pixels have converged; {more} more iterations"
         )
-
-
-def _longer(until: int, options: Options) -> int:
-    """How far a run goes that has not converged after `until` steps."""
-    return min(options.max_iterations, until + max(1, until // 2))
-
-
-def extensions(options: Options, steps: int) -> Iterator[tuple[int, int]]:
-    """The rounds of a run with so many steps a chain, from one step up to another; all chains do each in turn."""
-    begin, end = 0, options.iterations
-    while begin < steps:
-        yield begin, end
-        begin, end = end, max(end + 1, _longer(end, options))
 
 
 def kept_steps(options: Options) -> range:

@@ -61,7 +61,7 @@ class Posterior:
     """The draws of all chains of one problem, summed up.
 
     image, prior_image: moments of X and of the prior's image after burn-in. stated: those of the variance that a
-    method states itself. samples: whole draws of X, if asked for.
+    method states itself. samples: whole draws of X, if asked for; owners: the chain of each.
     traces, probes: one for each chain; a probe is a thinned grid of pixels, (h, w) in [0, 1] units. last: the
     latest draw. frames: small pictures (h, w, C) of the first chain, levels 0..255, if a film was asked for.
     predicted: of each chain, (2, C, H, W) mean and std before the entries that are held out were used.
@@ -76,6 +76,7 @@ class Posterior:
     last: Tensor | None = None
     frames: list[Tensor] = field(default_factory=list)
     stated: Moments = field(default_factory=Moments)
+    owners: list[int] = field(default_factory=list)
     predicted: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -105,6 +106,7 @@ class Posterior:
             self.predicted.append(info.predicted)
         if keep:
             self.samples.append((info.image if info.draw is None else info.draw).cpu())
+            self.owners.append(chain)
         if film:
             self.frames.append(_frame(info.image))
 

@@ -14,6 +14,7 @@ from diffbcp_cli.errors import UsageError
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
+    monkeypatch.delenv("DIFFBCP_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     path = tmp_path / "diffbcp" / "config.toml"
     path.parent.mkdir()

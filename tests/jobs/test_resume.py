@@ -123,15 +123,15 @@ def interrupt(photo, mask, out, monkeypatch, after=6):
     """Run and press Ctrl-C, through the real signal, once some iterations are done."""
     from diffbcp_cli.run.loop import Chains
 
-    step, count = Chains._step, iter(range(after))
+    draw, count = Chains._draw, iter(range(after))
 
-    def counting(self, index, line):
+    def counting(self, line):
         if next(count, None) is None:
             os.kill(os.getpid(), signal.SIGINT)
-        return step(self, index, line)
+        return draw(self, line)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Chains, "_step", counting)
+        patch.setattr(Chains, "_draw", counting)
         return run(arguments(photo, mask, out))
 
 
