@@ -6,12 +6,14 @@ notebook does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from .units import Floats
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class Watch:
 
     def drew(self, image: Tensor) -> None:
         """See the latest draw (C, H, W) on [-1, 1], of the picture or of one window of it."""
+
+    def pieced(self, picture: Callable[[], Floats]) -> None:
+        """Hear that a window is done; picture() is the whole one (H, W, C) in [0, 1] with the windows so far."""
 
     def cancelled(self) -> bool:
         """Whether the run should end with what it has drawn so far; asked after each step."""

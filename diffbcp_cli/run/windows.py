@@ -168,6 +168,7 @@ def restore_in_windows(
         std = np.zeros_like(restored.mean) if restored.std is None else restored.std
         work.blend.add(window, restored.mean, std, restored.maps.get("prior"))
         work.past = work.past.with_one(restored, work.seconds)
+        watch.pieced(lambda: work.blend.partial(pixels, observed)[0])
         if not restored.finished:
             break
         work.save_if_due()

@@ -31,9 +31,9 @@ def serve(
     """Serve until Ctrl-C. port 0: any that is free. tell: hears the address; refused: of each
     photograph of several that cannot be opened."""
     store = Store(folder, max_pixels=max_pixels)
-    for path in photos:
+    for path in reversed(photos):  # the first in front of what was open before
         try:
-            store.add(path)
+            store.add(path, first=True)
         except DiffbcpError as error:
             if len(photos) == 1:
                 raise

@@ -72,12 +72,13 @@ class Store:
         files.ensure_writable(folder)
         self._load()
 
-    def add(self, path: Path, *, name: str | None = None) -> Item:
-        """Open a photograph, or give back the one that is open already."""
+    def add(self, path: Path, *, name: str | None = None, first: bool = False) -> Item:
+        """Open a photograph, or give back the one that is open already. first: before the others."""
         path = path.resolve()
         with self.lock:
             for item in self.items.values():
                 if Path(item.photo) == path:
+                    self._put(item, first)
                     return item
         photo = read_photo(path, max_pixels=self.max_pixels)
         with self.lock:
@@ -93,9 +94,12 @@ class Store:
                 photo.depth,
                 photo.alpha is not None,
             )
-            self.items[item.id] = item
-            self.save()
+            self._put(item, first)
         return item
+
+    def _put(self, item: Item, first: bool) -> None:
+        self.items = {item.id: item} | self.items if first else self.items | {item.id: item}
+        self.save()
 
     def upload_path(self, name: str) -> Path:
         """A new path for a photograph from the browser: its own name, or a numbered one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,9 +78,17 @@ class Listening(Watch):
         """Keep a copy every few seconds, unless it is that of a window."""
         from ..units import to_unit
 
+        if tuple(image.shape[1:]) == self.size:
+            self._show(lambda: to_unit(image))
+
+    def pieced(self, picture: Callable[[], Floats]) -> None:
+        """Keep the picture with the windows so far, as often."""
+        self._show(picture)
+
+    def _show(self, picture: Callable[[], Floats]) -> None:
         now = time.monotonic()
-        if now - self.drawn >= PREVIEW_EVERY and tuple(image.shape[1:]) == self.size:
-            self.live.preview, self.drawn = to_unit(image), now
+        if now - self.drawn >= PREVIEW_EVERY:
+            self.live.preview, self.drawn = picture(), now
             self.live.preview_version += 1
 
     def cancelled(self) -> bool:

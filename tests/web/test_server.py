@@ -15,8 +15,10 @@ import pytest
 from PIL import Image
 from web_server import Served, save_mask, save_photo
 
+from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.photos.masks import read_mask
 from diffbcp_cli.photos.photo import read_photo
+from diffbcp_cli.web.work import Listening
 
 QUICK = {"method": "telea", "observed": "keep"}
 
@@ -192,6 +194,30 @@ def test_a_session_survives_its_server(tmp_path):
         assert second.wait("78", "done", "failed")["status"] == "done"
     finally:
         second.close()
+
+
+def test_a_photograph_that_is_named_comes_before_those_of_an_earlier_session(tmp_path):
+    paths = [save_photo(tmp_path / f"{name}.png") for name in ("a", "b")]
+    for path in (*paths, paths[0]):
+        served = Served(tmp_path / "restored")
+        try:
+            served.store.add(path, first=True)
+            assert served.ask("api/state").json["items"][0]["name"] == path.name
+        finally:
+            served.close()
+    assert len(served.store.items) == 2
+
+
+def test_a_run_in_windows_around_the_damage_has_previews_of_the_whole_picture(monkeypatch):
+    monkeypatch.setattr("diffbcp_cli.web.work.PREVIEW_EVERY", 0.0)
+    known = np.ones((300, 400, 3), bool)
+    known[40:50, 40:52] = known[200:206, 300:309] = False
+    pixels = np.where(known, np.float32(0.6), np.float32(0))
+    watch = Listening((300, 400))
+    restore(pixels, known, {"method": "telea"}, prior=None, watch=watch)
+    assert watch.live.preview_version >= 2
+    assert watch.live.preview.shape == pixels.shape
+    assert np.abs(watch.live.preview - 0.6).max() < 0.01
 
 
 def test_a_session_of_another_program_is_refused(tmp_path):
