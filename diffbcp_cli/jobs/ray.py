@@ -68,7 +68,8 @@ def connected(address: str | None, at_once: int, cfg: Options) -> Iterator[Any]:
 
 
 def _is_connected() -> bool:
-    return "ray" in sys.modules and bool(sys.modules["ray"].is_initialized())
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
 
 
 def _tasks(
