@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..operators.mask import steps_from_known
+from ..operators.mask import missing_around, steps_from_known
 
 MOST_MISFIT = 2.5  # of the prior's variance
+_CROWDED = 1 / 3  # of the neighbours of known entries are missing, or fewer: these are easy to tell
 _FEWEST = 100  # held-out entries beside a known one that can tell it
-_TRUST = 0.5  # in what they say: they are not known entries, of which it is asked
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,11 @@ def misfit(y: Tensor, held: Tensor, known: Tensor, predicted: Tensor, noise_std:
     """How many times larger than it says the prior's variance of a picture is, at least one.
 
     y: the measurements (C, H, W). held: the entries of it that were predicted, known: those that were used.
-    predicted: (2, C, H, W) mean and std. Only entries beside a known one count: deep in a hole is another matter.
+    predicted: (2, C, H, W) mean and std.
+
+    Only held-out entries beside a known one count, and what they say counts by how alone the known ones are: from not
+    at all where a third of the entries around them is missing, or less, to fully where all are. Known entries among
+    known ones are easy to tell, and what is deep in a hole says nothing of them.
     """
     near = held & (steps_from_known(known, most=2) == 1)
     if int(near.sum()) < _FEWEST:
@@ -50,4 +54,5 @@ def misfit(y: Tensor, held: Tensor, known: Tensor, predicted: Tensor, noise_std:
     mean, std = (part[near] for part in predicted)
     error = float((y[near] - mean).square().mean()) - noise_std**2
     ratio = error / max(float(std.square().mean()), 1e-12)
-    return min(max(1 + _TRUST * (ratio - 1), 1.0), MOST_MISFIT)
+    alone = max(0.0, missing_around(known) - _CROWDED) / (1 - _CROWDED)
+    return min(max(1 + alone * (ratio - 1), 1.0), MOST_MISFIT)

@@ -75,6 +75,12 @@ def steps_from_known(known: Tensor, most: int = 32) -> Tensor:
     return steps
 
 
+def missing_around(known: Tensor) -> float:
+    """The share of missing entries among the eight neighbours of known ones: known (C, H, W)."""
+    around = (9 * _average(known.float()) - 1) / 8
+    return float(1 - around[known].mean()) if bool(known.any()) else 1.0
+
+
 def mean_of_neighbours(values: Tensor, known: Tensor) -> Tensor:
     """Means over the 3 x 3 neighbours of the same kind, known or missing: values and known (C, H, W)."""
     result = torch.empty_like(values)

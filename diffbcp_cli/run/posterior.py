@@ -18,7 +18,7 @@ from ..transfer import add_up, fetch, sums
 from ..units import level_to_unit, std_to_unit, value_to_unit, values_to_unit
 
 FRAME_SIDE = 320  # pixels of the longer side of a film, at most
-MISFIT = 0.3  # by how much the variance that a prior states of a picture may be wrong, as a share
+MISFIT = 0.5  # by how much the variance that a prior states of a picture may be wrong, as a share
 PROBES = 256  # rows and columns of pixels, at most, whose draws are kept for the diagnostics
 
 

@@ -228,21 +228,32 @@ def test_nothing_is_predicted_where_nothing_is_held_out():
     assert not posterior_of(sampler(half_known(), correlated()), 2)[0].predicted
 
 
-@pytest.mark.parametrize("wrong", [0.5, 1.0, 2.0, 9.0])
-def test_the_misfit_is_half_of_what_the_held_out_entries_say(wrong):
-    """An error whose variance is `wrong` times what is said; deep in a hole it is far worse, and does not count."""
-    rng, noise, std = tiny.rng(0), 0.02, 0.1
-    known = torch.zeros(1, 200, 200, dtype=torch.bool)
-    known[:, ::2] = True
-    held = ~known
-    known[:, 100:], held[:, 100:] = False, True
-    y = (wrong**0.5 * std * torch.randn(1, 200, 200, generator=rng)) + noise * torch.randn(
-        1, 200, 200, generator=rng
+def scene(share, wrong, std=0.1, noise=0.02):
+    """Scattered known entries, held-out ones, and measurements that are `wrong` times std^2 off what is predicted.
+
+    Deep in a hole, where an error would say nothing, it is ten times as large.
+    """
+    rng = tiny.rng(0)
+    known, held = (
+        torch.rand(2, 1, 900, 600, generator=rng) < torch.tensor([share, 0.05])[:, None, None, None]
+    ).unbind()
+    known[:, 800:] = False
+    held &= ~known
+    y = wrong**0.5 * std * torch.randn(1, 900, 600, generator=rng) + noise * torch.randn(
+        1, 300, 200, generator=rng
     )
-    y[:, 102:] *= 10
-    predicted = torch.stack([torch.zeros_like(y), torch.full_like(y, std)])
-    expected = min(max(0.5 + 0.5 * wrong, 1.0), MOST_MISFIT)
-    assert misfit(y, held, known, predicted, noise) == pytest.approx(expected, rel=0.03)
+    y[:, 802:] *= 10
+    return misfit(y, held, known, torch.stack([torch.zeros_like(y), torch.full_like(y, std)]), noise)
+
+
+@pytest.mark.parametrize("wrong", [0.5, 1.0, 2.0, 9.0])
+def test_the_misfit_is_what_held_out_entries_beside_known_ones_say(wrong):
+    assert scene(0.1, wrong) == pytest.approx(min(max(1 + 0.85 * (wrong - 1), 1), MOST_MISFIT), rel=0.06)
+
+
+def test_where_known_entries_are_together_the_misfit_says_nothing():
+    assert scene(0.7, 9.0) == 1
+    assert 1 < scene(0.5, 1.8) < scene(0.1, 1.8)
 
 
 # ---- the level of the noise ----
