@@ -120,7 +120,7 @@ def check_outputs(opened: Opened, options: Options, watch: Watch) -> None:
     files.ensure_writable(job.target.folder)
     for loss in images.losses(job.target.mean, photo):
         watch.note(f"{job.target.mean.name}: {loss}")
-    if options.observed == "keep" and job.target.mean.suffix.lower() in JPEG:
+    if options.observed != "posterior" and job.mask is not None and job.target.mean.suffix.lower() in JPEG:
         watch.note(f"{job.target.mean.name}: JPEG changes known pixels a little; PNG keeps them as they are")
 
 
