@@ -240,7 +240,7 @@ def scene(share, wrong, std=0.1, noise=0.02):
     known[:, 800:] = False
     held &= ~known
     y = wrong**0.5 * std * torch.randn(1, 900, 600, generator=rng) + noise * torch.randn(
-        1, 300, 200, generator=rng
+        1, 900, 600, generator=rng
     )
     y[:, 802:] *= 10
     return misfit(y, held, known, torch.stack([torch.zeros_like(y), torch.full_like(y, std)]), noise)
