@@ -47,6 +47,7 @@ export class Compare {
     const { view, picture } = this.app;
     view.left = picture;
     view.right = null;
+    view.faint = false;
     for (const id of ["divider", "tag-left", "tag-right", "scale"]) $(id).hidden = true;
     view.redraw();
   }
@@ -87,6 +88,7 @@ export class Compare {
     const made = await pyramid(found.blob);
     const old = view.left;
     view.left = made;
+    view.faint = true;
     view.redraw();
     if (old !== picture) release(old);
   }

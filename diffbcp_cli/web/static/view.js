@@ -26,6 +26,7 @@ export class View {
     this.cut = 0.5;
     this.mask = null;
     this.opacity = 0.55;
+    this.faint = false;  // while a preview shows what is under the mask
     this.cursor = null; // { x, y, radius, shape }
     this.pending = 0;
     this.frames = 0;
@@ -142,7 +143,7 @@ export class View {
     context.clearRect(0, 0, this.overlay.width, this.overlay.height);
     context.setTransform(scale, 0, 0, scale, this.x * this.ratio, this.y * this.ratio);
     if (this.mask && !this.right) {
-      context.globalAlpha = this.opacity;
+      context.globalAlpha = this.faint ? Math.min(this.opacity, 0.12) : this.opacity;
       context.imageSmoothingEnabled = scale < 1;
       const [left, top] = this.toPicture(0, 0);
       const [right, bottom] = this.toPicture(this.stage.clientWidth, this.stage.clientHeight);
