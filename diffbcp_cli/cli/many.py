@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..jobs.report import Report
 
 MAX_ROWS = 40
-NARROW = 90  # columns of a terminal that leave no room for bars
+NARROW, BARS = 76, 100  # columns of a terminal below which numbers are left out, and bars
 _COLOURS = {
     "done": "green",
     "failed": "bold red",
@@ -156,7 +156,7 @@ class Overview:
         self.started = time.perf_counter()
         self.narrow = render.err.width < NARROW
         self.bar = Progress(
-            *_columns(self.narrow),
+            *_columns(bars=render.err.width >= BARS),
             console=render.err,
             disable=quiet or not self.total or not render.err.is_terminal,  # an empty line elsewhere
             transient=True,
@@ -258,7 +258,7 @@ def _table(reports: list[Report], width: int) -> Table:
         for report in reports
     ]
     heads = ("photograph", "", "time", "size", "filled", "noise", "uncertainty")
-    kept = len(heads) if width >= NARROW else 5 if width >= NARROW * 3 // 4 else 3
+    kept = len(heads) if width >= NARROW else 5 if width >= 60 else 3
     table = Table(box=None, pad_edge=False)
     for index, head in enumerate(heads[:kept]):
         table.add_column(head, no_wrap=index > 0, overflow="fold")
@@ -267,12 +267,12 @@ def _table(reports: list[Report], width: int) -> Table:
     return table
 
 
-def _columns(narrow: bool) -> list[ProgressColumn]:
+def _columns(*, bars: bool) -> list[ProgressColumn]:
     """What the live overview shows of each photograph; names are shortened before numbers are."""
     name = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     text = TextColumn("{task.fields[text]}", table_column=Column(no_wrap=True))
-    bars: list[ProgressColumn] = [] if narrow else [BarColumn(bar_width=24)]
-    return [TextColumn("{task.description}", table_column=name), *bars, text]
+    middle: list[ProgressColumn] = [BarColumn(bar_width=24)] if bars else []
+    return [TextColumn("{task.description}", table_column=name), *middle, text]
 
 
 def _number(value: float | None, form: str) -> str:

@@ -146,4 +146,4 @@ def test_no_column_of_the_table_vanishes(width):
     assert "12.3 s" in shown
     assert "done" in shown
     assert ("uncertainty" in shown) == (width >= many.NARROW)
-    assert ("1200 x 900" in shown) == (width >= 80)
+    assert ("1200 x 900" in shown) == (width >= 60)
