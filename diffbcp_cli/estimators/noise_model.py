@@ -26,7 +26,7 @@ Kind = Literal["white", "poisson", "correlated"]
 MOST_HALVINGS = 3
 SMALLEST = 24  # pixels a side of the smallest copy
 CLEAR = 4 * LOWEST  # a level from which on its dependence on the light can be told
-AT_LIMIT = 1.5 * LOWEST  # a level below is the end of the search interval rather than a finding
+_AT_LIMIT = 1.5 * LOWEST  # a copy of a lower level is left as it is
 _HIGH = 0.3  # on [-1, 1]: the level is looked for up to twice of it
 _COPIES = (4, 8)  # how much smaller the copies are that tell
 _CLEAN = (0.0044, 0.0056)  # levels that those of clean photographs have without texture, and
@@ -108,7 +108,7 @@ def _larger(image: Tensor) -> Tensor:
 
 def _denoised(prior: Prior, image: Tensor, level: float) -> Tensor:
     """D(image, level), the mean of two turns; image (1, C, H, W)."""
-    if level <= AT_LIMIT:
+    if level <= _AT_LIMIT:
         return image
     turns = range(min(_ROTATIONS, prior.traits.rotations))
     found = [

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..devices import pick_device
-from ..estimators.noise import NoiseLevel
+from ..estimators.noise import LOWEST, NoiseLevel
 from ..estimators.noise_model import (
-    AT_LIMIT,
     CLEAR,
     Kind,
     Light,
@@ -26,6 +25,7 @@ from ..random import Seeds
 from ..units import Floats, level_to_signed, level_to_unit, to_signed, to_unit
 from ..watch import Watch
 
+_NEAR_LIMIT = 2 * LOWEST  # on [-1, 1]: a level below is the end of the search interval rather than a finding
 _ROUGHLY = 2.0  # the level of correlated noise is known to such a factor
 _LEFT = 1.25  # and it is as much above what is removed, in the cases of benchmarks/real.py
 
@@ -120,11 +120,11 @@ def _said_at_limit(found: Restoration) -> Restoration:
     noise = found.noise
     if noise is None or found.numbers.get("noise_source") == "given":
         return found
-    if level_to_signed(noise["std"]) > AT_LIMIT:
+    if level_to_signed(noise["std"]) > _NEAR_LIMIT:
         return found
     wide = {**noise, "lower": 0.0, "upper": max(noise["upper"], 4 * noise["std"])}
     text = (
-        f"the noise level is at the lower limit of what can be found ({noise['std']:.4f}): there is none, or it is "
+        f"the noise level is near the lower limit of what can be found ({noise['std']:.4f}): there is none, or it is "
         "correlated (--noise-model correlated removes that)"
     )
     return replace(found, noise=wide, warnings=(*found.warnings, text))
