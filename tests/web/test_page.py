@@ -358,7 +358,8 @@ def test_a_folder_has_thumbnails_with_their_state_and_is_restored_whole(served, 
     page.set("method", "nlm")
     page.click("all")
     page.wait("return diffbcp.runs.length === 3 && diffbcp.runs.every((run) => run.status === 'done')")
-    page.wait("return [...document.querySelectorAll('#strip .state')].length === 3")
+    every = "document.querySelectorAll('#strip button')"
+    page.wait(f"return [...{every}].every((b) => b.ariaLabel.endsWith(', done'))")
     assert page.js(names) == ["0.png, done", "1.png, done", "2.png, done"]
     browser.get("about:blank")
 
