@@ -58,7 +58,7 @@ SAMPLERS: Mapping[str, Mapping[str, Any]] = {"langevin": _LANGEVIN, "split-gibbs
 METHODS = WithPlugins(MethodEntry)
 METHODS |= {
     "diffbcp": MethodEntry(
-        "the posterior under the prior, or the paper's low-rank tensor held by it (--sampler split-gibbs)",
+        "the posterior under a prior; with --sampler split-gibbs the paper's low-rank tensor, held by it",
         ("sampler", "estimator", "finish", *OF_SPLIT_GIBBS),
     ),
     "bcp-gibbs": MethodEntry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import tiny
 import torch
 from conftest import picture
 
+from diffbcp_cli import tree
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.methods import langevin
 from diffbcp_cli.methods.held_out import MOST_MISFIT, misfit
@@ -222,6 +224,27 @@ def test_after_burn_in_they_count_like_the_others():
     found, _ = posterior_of(sampler(held_back(), correlated()), STEPS)
     expected = torch.tensor(exact()[0]).reshape(-1, 1, 1).expand(-1, SIDE, SIDE)
     torch.testing.assert_close(found.image.mean, expected, rtol=0, atol=2e-3)
+
+
+def test_a_state_in_the_middle_of_what_is_held_out_goes_through_a_checkpoint():
+    method, rng = sampler(held_back(), correlated()), tiny.rng(2)
+    state = method.init(rng=rng)
+    for _ in range(method.annealing + 3):
+        state, _ = method.step(state, rng=rng)
+    assert state.held is not None
+    tensors, plain = tree.pack(state)
+    again = tree.unpack(json.loads(json.dumps(plain)), tensors, classes=langevin.STATE_CLASSES)
+    found = []
+    for one in (state, again):
+        later = tiny.rng(7)
+        for _ in range(12):
+            one, info = method.step(one, rng=later)
+            found.append(info)
+    for first, second in zip(found[:12], found[12:], strict=True):
+        assert torch.equal(first.image, second.image)
+        assert first.noise_std == second.noise_std
+        assert (first.predicted is None) == (second.predicted is None)
+    assert any(info.predicted is not None for info in found)
 
 
 def test_nothing_is_predicted_where_nothing_is_held_out():
