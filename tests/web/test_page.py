@@ -259,7 +259,7 @@ def test_damage_is_found_restored_compared_and_downloaded(served, browser, tmp_p
 def test_a_run_is_watched_and_cancelled_and_another_tab_sees_it(page):
     page.drag((40, 40), (80, 60))
     page.js("diffbcp.flush()")
-    page.set("method", "diffbcp")
+    page.set("method", "dps")  # slow enough to be cancelled
     page.click("restore")
     page.wait("return diffbcp.activeRun()?.live?.stage === 'sampling'")
     assert not page.js("return document.getElementById('progress').hidden")
