@@ -25,7 +25,7 @@ class Muon(torch.optim.Optimizer):
 
     A convolution's weight (out, in, k, k) is taken as a matrix (out, in k k). The factor gives the update the rms of
     an AdamW update, so one learning rate serves both. All updates have the same size: without decay the weights can
-    grow, and then each update counts for less. dtype: of the matrix products.
+    grow, and then each update counts for less.
     """
 
     def __init__(
@@ -35,10 +35,8 @@ class Muon(torch.optim.Optimizer):
         *,
         momentum: float = 0.95,
         decay: float = 0.0,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(list(parameters), {"lr": lr, "momentum": momentum, "decay": decay})
-        self.dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -55,7 +53,7 @@ class Muon(torch.optim.Optimizer):
                 if moves is None:
                     continue
                 matrix = ahead.reshape(len(weight), -1)  # (m, n)
-                step = orthogonal(matrix.to(self.dtype)).to(weight.dtype).reshape(weight.shape)
+                step = orthogonal(matrix).reshape(weight.shape)
                 weight.mul_(1 - lr * group["decay"] * moves)
                 weight.add_(step, alpha=-lr * _ADAM_RMS * math.sqrt(max(matrix.shape)))
 
@@ -71,14 +69,23 @@ def _moves(ahead: Tensor) -> Tensor | float | None:
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """U V^T of a matrix U S V^T (m, n), approximately: singular values end between 0.7 and 1.2."""
+    """U V^T of a matrix U S V^T (m, n), approximately: singular values end between 0.7 and 1.2.
+
+    The iteration is x <- (a + b G + c G^2) x with G = x x^T. Every factor is a polynomial of the first G, so they
+    are collected in one small matrix, and x is multiplied once.
+    """
     tall = matrix.shape[0] > matrix.shape[1]
     x: Tensor = matrix.T if tall else matrix
     x = x / (torch.linalg.vector_norm(x) + 1e-7)
     a, b, c = _QUINTIC
+    gram = x @ x.T  # (m, m), m <= n
+    unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    collected = unit
     for _ in range(_ITERATIONS):
-        gram = x @ x.T
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        factor = a * unit + (b * gram + c * gram @ gram)
+        collected = factor @ collected
+        gram = factor @ gram @ factor
+    x = collected @ x
     return x.T if tall else x
 
 
@@ -91,6 +98,6 @@ def make_optimizers(network: Natural, settings: TrainSettings) -> tuple[Muon, to
         (inner if is_inner else rest).append(parameter)
     rate = settings.learning_rate
     return (
-        Muon(inner, lr=rate, decay=settings.weight_decay, dtype=settings.dtype),
+        Muon(inner, lr=rate, decay=settings.weight_decay),
         torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.99), weight_decay=0.0),
     )
