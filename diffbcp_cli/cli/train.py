@@ -45,6 +45,12 @@ MaskOpt = Annotated[
         help="Share of crops with missing entries: 0 trains only the denoiser, 1 only the filler.",
     ),
 ]
+NoiseOpt = Annotated[
+    str,
+    typer.Option(
+        help="white, or camera: mosaics, noise that spreads, JPEG, for `denoise` on camera pictures."
+    ),
+]
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
 
 
@@ -62,6 +68,7 @@ def train(
     begin: FromOpt = None,
     precision: PrecisionOpt = "auto",
     mask_share: MaskOpt = 0.5,
+    noise: NoiseOpt = "white",
     device: DeviceOpt = "auto",
 ) -> None:
     """Train a prior on the photographs in FOLDER."""
@@ -70,6 +77,7 @@ def train(
 
     where = pick_device(device)
     settings = training.TrainSettings(
+        network=training.network_for(noise),
         batch_size=batch_size,
         crop=crop,
         learning_rate=lr,

@@ -27,6 +27,7 @@ class Traits:
     rotations: 4 if it was trained on images in all quarter turns, otherwise 1.
     native_size: the side of the images it was trained on; None if it was trained for any size.
     shrinks_to: a larger image is seen as a copy with this side; None if every pixel is seen.
+    any_noise: the noise may be of any kind; it has `spread`, and takes noise of unknown level.
     """
 
     channels: int | None = None
@@ -34,6 +35,7 @@ class Traits:
     rotations: int = 1
     native_size: int | None = None
     shrinks_to: int | None = None
+    any_noise: bool = False
 
     def shrinks(self, height: int, width: int) -> bool:
         """Whether the prior sees an image of this size only as a smaller copy, without its detail."""
@@ -67,6 +69,19 @@ class MaskedPrior(Prior, Protocol):
         Where an entry is not known, x holds a guess.
         """
         ...
+
+
+class BlindPrior(Prior, Protocol):
+    """A prior for noise of any kind and of unknown level: `traits.any_noise` is True."""
+
+    def spread(self, x: Tensor, sigma: Tensor | float, /) -> Tensor:
+        """The standard deviation of what `denoise(x, sigma)` leaves, (B, C, H, W)."""
+        ...
+
+
+def knows_spread(prior: Prior) -> TypeGuard[BlindPrior]:
+    """Whether the prior says how wrong it is, in a form that the type checker understands."""
+    return prior.traits.any_noise
 
 
 def can_fill(prior: Prior) -> TypeGuard[MaskedPrior]:
@@ -114,6 +129,12 @@ class Wrapper:
         if not (self.traits.takes_mask and can_fill(self.prior)):
             raise ModelError("this prior does not take a mask")
         return self._answer(self.prior.fill, (x, known), sigma)
+
+    def spread(self, x: Tensor, sigma: Tensor | float) -> Tensor:
+        """The standard deviation of what `denoise(x, sigma)` leaves, (B, C, H, W)."""
+        if not (self.traits.any_noise and knows_spread(self.prior)):
+            raise ModelError("this prior does not say how wrong it is")
+        return self._answer(self.prior.spread, (x,), sigma)
 
     def _answer(self, ask: Ask, images: tuple[Tensor, ...], sigma: Tensor | float) -> Tensor:
         """Call the inner prior by ask(*images, sigma), images (B, C, H, W) each, and return (B, C, H, W)."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .base import Traits
-from .precondition import Denoiser
+from .precondition import Blind, Denoiser
 from .sizes import as_levels
 
 
@@ -46,13 +46,19 @@ class NetworkPrior:
         """E[x0 | x0 + sigma eps = x where known]: x and known, bool, (B, C, H, W), sigma a scalar or (B,)."""
         return self._call(x, sigma, known)
 
-    def _call(self, x: Tensor, sigma: Tensor | float, *mask: Tensor) -> Tensor:
+    def spread(self, x: Tensor, sigma: Tensor | float) -> Tensor:
+        """The standard deviation of what `denoise(x, sigma)` leaves, (B, C, H, W)."""
+        if not isinstance(self._denoiser, Blind):
+            raise ValueError("this network does not say how wrong it is")
+        return self._call(x, sigma, ask=self._denoiser.spread)
+
+    def _call(self, x: Tensor, sigma: Tensor | float, *mask: Tensor, ask: Denoiser | None = None) -> Tensor:
         _, channels, height, width = x.shape
         if channels not in (1, self.channels):
             raise ValueError(f"the prior takes 1 or {self.channels} channels, not {channels}")
         levels = as_levels(sigma, x.to(self.dtype))
         padded = [self._padded(x.to(self.dtype)), *(self._padded(known.to(self.dtype)) > 0 for known in mask)]
-        result = self._denoiser(padded[0], levels, *padded[1:])[:, :, :height, :width].to(x.dtype)
+        result = (ask or self._denoiser)(padded[0], levels, *padded[1:])[:, :, :height, :width].to(x.dtype)
         return result.mean(1, keepdim=True) if channels < self.channels else result.contiguous()
 
     def _padded(self, x: Tensor) -> Tensor:

@@ -1,11 +1,12 @@
 """Preconditioning: how a bare network becomes a denoiser D(x, sigma) = E[x0 | x0 + sigma eps = x].
 
 `EDM` is for networks trained on x0 + sigma eps at any sigma, `VP` for networks that predict epsilon at a time step,
-`Told` for denoisers of pictures on [0, 1] that are told their noise level.
+`Told` for denoisers of pictures on [0, 1] that are told their noise level, `Blind` for noise of any kind.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -74,6 +75,34 @@ class EDM:
         """The noise level of every entry; it broadcasts against (B, C, H, W)."""
         s = sigma.reshape(-1, 1, 1, 1)
         return s if known is None else torch.where(known, s, s.clamp_min(GUESS_STD))
+
+
+class Blind:
+    """A denoiser of noise of any kind: D(x) = c_skip x + c_out F(c_in x, c_noise), and how wrong it is.
+
+    The coefficients are those of EDM at one level, USUAL. c_noise is that of the level that is told, or of UNKNOWN.
+    The second half of the network's channels, G, gives the variance of what D leaves: c_out^2 exp(G).
+    """
+
+    USUAL, UNKNOWN = 0.1, 20.0  # noise levels on [-1, 1]
+
+    def __init__(self, network: nn.Module, data_std: float = 0.5) -> None:
+        self.network = network
+        total = math.hypot(self.USUAL, data_std)
+        self.c_in, self.c_skip, self.c_out = 1 / total, (data_std / total) ** 2, self.USUAL * data_std / total
+
+    def __call__(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """x (B, C, H, W), sigma (B,) -> the picture without its noise (B, C, H, W)."""
+        return self.with_variance(x, sigma)[0]
+
+    def spread(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """The standard deviation of what is left, (B, C, H, W)."""
+        return self.with_variance(x, sigma)[1].sqrt()
+
+    def with_variance(self, x: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        """The picture without its noise, and the variance of what is left."""
+        change, log_var = self.network(self.c_in * x, sigma.log() / 4).chunk(2, 1)
+        return self.c_skip * x + self.c_out * change, self.c_out**2 * log_var.clamp(-12, 6).exp()
 
 
 class VP:

@@ -5,7 +5,7 @@ folder of the new prior (`folder.write_model_folder`).
 """
 
 from .data import Photos, draw_batch, draw_crop, load_photos
-from .settings import PRECISIONS, Plan, TrainSettings
+from .settings import NOISES, PRECISIONS, Plan, TrainSettings, network_for
 from .state import (
     CHECKPOINT,
     TrainState,
@@ -16,11 +16,13 @@ from .state import (
     save_state,
     with_network_of,
 )
-from .train import FILLED, TrainInfo, learning_rate, take_step, train, validate
+from .train import CAMERA, FILLED, TrainInfo, learning_rate, take_step, train, validate
 
 __all__ = [
+    "CAMERA",
     "CHECKPOINT",
     "FILLED",
+    "NOISES",
     "PRECISIONS",
     "Photos",
     "Plan",
@@ -34,6 +36,7 @@ __all__ = [
     "learning_rate",
     "load_photos",
     "load_state",
+    "network_for",
     "resume_point",
     "save_state",
     "take_step",

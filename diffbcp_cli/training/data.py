@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,9 @@ from ..photos.folders import images_in
 from ..photos.mask_kinds import Per, make
 from ..photos.photo import SUFFIXES, read_photo
 from ..priors.interpolate import interpolate
+from ..priors.precondition import Blind
 from ..transfer import send
+from .camera import as_told, camera_level, draw_camera
 from .settings import TrainSettings
 
 Pixels = NDArray[np.uint8]
@@ -61,7 +63,7 @@ def load_photos(
     for path in images_in(folder, results=False, suffixes=_SUFFIXES, apart_from=apart):
         name = path.relative_to(folder).as_posix()
         try:
-            pixels[name] = _read(path, at_least=settings.crop)
+            pixels[name] = _read(path, at_least=settings.cut)
         except InputError as error:
             skipped[name] = error.message
     if not pixels:
@@ -186,6 +188,8 @@ def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator)
 
     A grey crop has the same noise and mask in its three channels, like a grey photograph.
     """
+    if settings.network.blind:
+        return _draw_camera_batch(photos, settings, rng=rng)
     count = settings.batch_size
     clean = torch.stack([draw_crop(photos, settings, rng=rng) for _ in range(count)])
     is_grey = (clean == clean[:, :1]).flatten(1).all(1)[:, None, None, None]
@@ -208,6 +212,17 @@ def draw_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator)
         return Batch(clean, noisy, sigma, known, masked, levels)
     noisy = clean + sigma[:, None, None, None] * noise
     return Batch(clean, interpolate(noisy, known), sigma, known, masked)
+
+
+def _draw_camera_batch(photos: list[Pixels], settings: TrainSettings, *, rng: Generator) -> Batch:
+    """Draw crops as cameras save them; sigma is what the network is told of the noise."""
+    wide = replace(settings, crop=settings.cut)
+    count = range(settings.batch_size)
+    pairs = [draw_camera(draw_crop(photos, wide, rng=rng), rng=rng) for _ in count]
+    clean, noisy = (torch.stack(side) for side in zip(*pairs, strict=True))
+    told = as_told(camera_level(clean, noisy), Blind.UNKNOWN, rng=rng)
+    every = torch.ones_like(clean, dtype=torch.bool)
+    return Batch(clean, noisy, told, every, torch.zeros(len(clean), dtype=torch.bool))
 
 
 def _missing_levels(sigma: Tensor, settings: TrainSettings, *, rng: Generator) -> Tensor:

@@ -9,8 +9,17 @@ import torch
 
 from ..errors import UsageError
 from ..priors.networks.natural import NaturalConfig
+from .camera import BORDER
 
 PRECISIONS = ("fp32", "bf16")
+NOISES = ("white", "camera")
+
+
+def network_for(noise: str) -> NaturalConfig:
+    """The network for a kind of noise: a denoiser with a filler for white noise, a blind one for that of cameras."""
+    if noise not in NOISES:
+        raise UsageError(f"unknown noise {noise!r}", hint=f"--noise {'|'.join(NOISES)}")
+    return NaturalConfig(blind=True) if noise == "camera" else NaturalConfig(takes_mask=True)
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,11 @@ class TrainSettings:
             raise UsageError(
                 f"unknown precision {self.precision!r}", hint=f"--precision {'|'.join(PRECISIONS)}"
             )
+
+    @property
+    def cut(self) -> int:
+        """The side of what is cut out of a photograph for a crop."""
+        return self.crop + BORDER if self.network.blind else self.crop
 
     @property
     def dtype(self) -> torch.dtype:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Generator, Tensor
@@ -21,8 +22,9 @@ from ..devices import full_precision
 from ..priors.interpolate import interpolate
 from ..priors.mixed import MixedPrecision
 from ..priors.networks.natural import Natural
-from ..priors.precondition import EDM
+from ..priors.precondition import EDM, Blind
 from ..transfer import fetch, send
+from .camera import BORDER, draw_camera
 from .data import Batch, Photos, Pixels, as_tensor, draw_batch
 from .settings import Plan, TrainSettings
 from .state import CHECKPOINT, STABLE, TrainState, save_state
@@ -33,6 +35,9 @@ FILLED = "90 % missing"
 """The name of the validation that fills nine pixels in ten."""
 FILLED_NOISE = 0.05
 """Its noise level on [-1, 1]."""
+CAMERA = "camera noise"
+"""The name of the validation of a network for noise of any kind, and of the crops before it."""
+_VARIANCE_SHARE = 0.1  # of the loss of a network that also gives its variance
 Validation = Callable[[Natural, list[Pixels]], dict[str, float]]
 """The averaged network and the held-out photographs to PSNR by task."""
 
@@ -133,7 +138,10 @@ def learning_rate(settings: TrainSettings, step: int, progress: float) -> float:
 
 def edm_loss(network: Natural, batch: Batch, settings: TrainSettings) -> Tensor:
     """Mean over the batch of weight(sigma) (D(x0 + sigma eps, sigma) - x0)^2, or of the relative error."""
-    denoiser = EDM(MixedPrecision(network, dtype=settings.dtype, channels_last=True))
+    at_work = MixedPrecision(network, dtype=settings.dtype, channels_last=True)
+    if network.config.blind:
+        return blind_loss(Blind(at_work), batch)
+    denoiser = EDM(at_work)
     loss = batch.clean.new_zeros(())
     for clean, found, weight in _estimates(denoiser, batch):
         error = (found - clean).square()
@@ -141,6 +149,18 @@ def edm_loss(network: Natural, batch: Batch, settings: TrainSettings) -> Tensor:
             weight = relative_weight(error.detach(), weight)
         loss = loss + (weight * error).sum() / batch.clean.numel()
     return loss
+
+
+def blind_loss(denoiser: Blind, batch: Batch) -> Tensor:
+    """The relative error of each crop, and the likelihood of the errors under the variance that is said of them.
+
+    The variance learns from the errors, but not the errors from the variance: their size is no excuse.
+    """
+    found, var = denoiser.with_variance(batch.noisy, batch.sigma)
+    error = (found - batch.clean).square()
+    weight = 1 / (error.detach().mean((1, 2, 3), keepdim=True) + 0.01 * denoiser.c_out**2)
+    surprise = 0.5 * (var.log() + error.detach() / var)
+    return (weight * error).mean() + _VARIANCE_SHARE * surprise.mean()
 
 
 def _estimates(denoiser: EDM, batch: Batch) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -186,6 +206,8 @@ def validate(
     """
     if not photos:
         return {}
+    if network.config.blind:
+        return _validate_blind(network, photos, size=size, seed=seed, dtype=dtype)
     multiple = network.config.multiple
     size = min(size, *(min(photo.shape[:2]) for photo in photos)) // multiple * multiple
     device = next(network.parameters()).device
@@ -202,6 +224,31 @@ def validate(
     return result
 
 
+def _validate_blind(
+    network: Natural, photos: list[Pixels], *, size: int, seed: int, dtype: torch.dtype
+) -> dict[str, float]:
+    """PSNR of the centres as cameras save them, before and after, when the level is not told."""
+    rng = random.generator(seed)
+    wide = min(size + BORDER, *(min(photo.shape[:2]) for photo in photos))
+    pairs = [draw_camera(_centre(photo, wide), rng=rng) for photo in photos]
+    side = (wide - BORDER) // network.config.multiple * network.config.multiple
+    denoiser = Blind(MixedPrecision(network, dtype=dtype, channels_last=True))
+    device = next(network.parameters()).device
+    before, after = [], []
+    for pair in pairs:
+        clean, noisy = (send(one[None, :, :side, :side], device) for one in pair)
+        found = denoiser(noisy, torch.full((1,), Blind.UNKNOWN, device=device))
+        before.append(_psnr_of(noisy, clean))
+        after.append(_psnr_of(found, clean))
+    return {f"{CAMERA}, before": fmean(before), CAMERA: fmean(after)}
+
+
+def _psnr_of(found: Tensor, clean: Tensor) -> float:
+    """Mean PSNR of a batch (B, C, H, W) on [-1, 1], at most 60 dB each."""
+    error = (found.clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / units.RANGE**2
+    return float(-10 * error.clamp_min(1e-6).log10().mean())
+
+
 def _psnr(
     denoiser: EDM, clean: Tensor, sigma: float, known: Tensor | None = None, *, rng: Generator
 ) -> float:
@@ -210,8 +257,7 @@ def _psnr(
     if known is not None:
         noisy = interpolate(noisy, known)
     restored = denoiser(noisy, torch.full((len(clean),), sigma, device=clean.device), known)
-    error = (restored.clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / units.RANGE**2
-    return float(-10 * error.log10().mean())
+    return _psnr_of(restored, clean)
 
 
 def _centre(photo: Pixels, size: int) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..base import Traits
-from ..precondition import EDM
+from ..precondition import EDM, Blind
 from . import Architecture
 
 MOST, MOST_LEVELS, MOST_WEIGHTS = 8192, 8, 2 * 10**9  # of a network; they are counted before it is built
@@ -31,6 +31,7 @@ class NaturalConfig:
     blocks: residual blocks per level, on the way down and again on the way up (at the last level only once).
     takes_mask: there is a second network of the same shape, which is told which entries of the image are missing.
     takes_levels: there is one network, which is told how much noisier than the rest each entry is (EDM.of_levels).
+    blind: the noise may be of any kind and of unknown level; the network also says how wrong it is (Blind).
     """
 
     channels: tuple[int, ...] = (64, 128, 192)
@@ -39,6 +40,7 @@ class NaturalConfig:
     embedding_channels: int = 128
     takes_mask: bool = False
     takes_levels: bool = False
+    blind: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a shape that no network can have."""
@@ -48,6 +50,8 @@ class NaturalConfig:
             )
         if self.takes_mask and self.takes_levels:
             raise ValueError("a network that takes levels needs no second network that takes a mask")
+        if self.blind and (self.takes_mask or self.takes_levels):
+            raise ValueError("a network for noise of any kind takes no mask")
         numbers = (*self.channels, *self.blocks, self.image_channels, self.embedding_channels)
         if any(type(one) is not int or not 0 <= one <= MOST for one in numbers) or 0 in self.channels:
             raise ValueError(f"sizes are whole numbers from 1 to {MOST}")
@@ -65,8 +69,9 @@ class NaturalConfig:
     def options(self) -> dict[str, Any]:
         """The options, as in config.json."""
         options = asdict(self)
-        if not self.takes_levels:  # so that versions before this option read the file
-            del options["takes_levels"]
+        for late in ("takes_levels", "blind"):  # so that versions before these options read the file
+            if not options[late]:
+                del options[late]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
 
     @classmethod
@@ -142,6 +147,8 @@ class Level(nn.Module):
 class UNet(nn.Module):
     """Image (B, C, H, W) and c_noise (B,) to (B, C, H, W); H and W must be multiples of `config.multiple`.
 
+    A blind network gives (B, 2C, H, W).
+
     masked: it also gets the mask of missing entries, through a convolution that starts at zero. Before training,
     the network therefore ignores the mask. A network that takes levels also gets the share of missing entries.
     """
@@ -165,7 +172,7 @@ class UNet(nn.Module):
         self.decode = nn.ModuleList(
             Level(c, n, wide) for c, n in zip(widths[:-1], config.blocks[:-1], strict=True)
         )
-        self.leave = nn.Conv2d(widths[0], pixels, 3, padding=1)
+        self.leave = nn.Conv2d(widths[0], 2 * pixels if config.blind else pixels, 3, padding=1)
         nn.init.zeros_(self.leave.weight)
         nn.init.zeros_(self.leave.bias)  # type: ignore[arg-type]
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -215,8 +222,11 @@ def build(options: Mapping[str, Any], schedule: Mapping[str, Any]) -> Architectu
     """The network of a config.json. It was trained on photographs in all quarter turns."""
     config = NaturalConfig.from_options(options)
     takes_mask = config.takes_mask or config.takes_levels
-    traits = Traits(channels=config.image_channels, takes_mask=takes_mask, rotations=4)
-    return Architecture(Natural(config), EDM, traits, config.multiple, tolerant=True)
+    traits = Traits(
+        channels=config.image_channels, takes_mask=takes_mask, rotations=4, any_noise=config.blind
+    )
+    precondition = Blind if config.blind else EDM
+    return Architecture(Natural(config), precondition, traits, config.multiple, tolerant=True)
 
 
 def _unshuffle(x: Tensor) -> Tensor:
