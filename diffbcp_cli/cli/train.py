@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
@@ -18,6 +18,7 @@ from .interrupt import signals
 if TYPE_CHECKING:
     import torch
 
+    from ..priors.networks.natural import Natural
     from ..training import Photos, Plan, TrainInfo, TrainSettings, TrainState
 
 FolderArg = Annotated[Path, typer.Argument(help="Photographs to learn from; sub-folders count.")]
@@ -51,6 +52,7 @@ NoiseOpt = Annotated[
         help="white, or camera: mosaics, noise that spreads, JPEG, for `denoise` on camera pictures."
     ),
 ]
+WEIGHT_DECAY = 0.2  # with which the bundled prior was trained
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
 
 
@@ -76,19 +78,23 @@ def train(
     from ..devices import pick_device
 
     where = pick_device(device)
+    first = _first_network(out, resume, begin)
     settings = training.TrainSettings(
-        network=training.network_for(noise),
+        network=training.network_for(noise, first.config if first else None),
         batch_size=batch_size,
         crop=crop,
         learning_rate=lr,
         seed=seed,
         precision=_precision(precision, where),
         mask_share=mask_share,
+        relative=True,
+        weight_decay=WEIGHT_DECAY,
     )
     if resume:
         settings = training.with_network_of(out / training.CHECKPOINT, settings)
     plan = training.Plan(steps=steps, minutes=120.0 if minutes is None and steps is None else minutes)
-    weights, photos = _first_weights(out, resume, begin), _photos(folder, settings, out)
+    photos = _photos(folder, settings, out)
+    weights = first.state_dict() if first else None
     fresh = training.fresh_state
     state = _resumed(out, settings, photos, plan, where) if resume else fresh(settings, weights, where)
     for path in _to_the_end(state, photos, settings, plan, out, 60 * save_every, folder.resolve().name):
@@ -149,16 +155,24 @@ def _photos(folder: Path, settings: TrainSettings, out: Path) -> Photos:
     return photos
 
 
-def _first_weights(out: Path, resume: bool, begin: str | None) -> dict[str, Any] | None:
-    """The weights of the prior to begin with, None for random ones; refuse what does not go together."""
+def _first_network(out: Path, resume: bool, begin: str | None) -> Natural | None:
+    """The network to begin with, None for random weights; refuse what does not go together."""
     from .. import training
     from ..priors import load_prior
+    from ..priors.networks.natural import Natural
 
     if not resume and (out / training.CHECKPOINT).exists():
         raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
     if resume and begin is not None:
         raise UsageError("--resume goes on from a checkpoint, --from starts afresh", hint="give one of them")
-    return None if begin is None else dict(load_prior(begin, device="cpu").network.state_dict())
+    if begin is None:
+        return None
+    network = load_prior(begin, device="cpu").network
+    if not isinstance(network, Natural):
+        raise UsageError(
+            f"{begin} is another network than those that are trained here", hint="--from natural"
+        )
+    return network
 
 
 def _resumed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -14,12 +14,24 @@ from .camera import BORDER
 PRECISIONS = ("fp32", "bf16")
 NOISES = ("white", "camera")
 
+BUNDLED = NaturalConfig(
+    (96, 128, 192), (2, 2, 2), takes_mask=True, filler_channels=(64, 128, 192), filler_blocks=(1, 2, 2)
+)
+"""The shape of the bundled prior `natural`."""
 
-def network_for(noise: str) -> NaturalConfig:
-    """The network for a kind of noise: a denoiser with a filler for white noise, a blind one for that of cameras."""
+
+def network_for(noise: str, first: NaturalConfig | None = None) -> NaturalConfig:
+    """The network for a kind of noise: a denoiser with a filler for white noise, a blind one for that of cameras.
+
+    first: the shape of the network whose weights it begins with, which it keeps.
+    """
     if noise not in NOISES:
         raise UsageError(f"unknown noise {noise!r}", hint=f"--noise {'|'.join(NOISES)}")
-    return NaturalConfig(blind=True) if noise == "camera" else NaturalConfig(takes_mask=True)
+    shape = first or BUNDLED
+    if noise == "white":
+        return shape if shape.takes_levels else replace(shape, takes_mask=True, blind=False)
+    alone = replace(shape, takes_mask=False, takes_levels=False, filler_channels=None, filler_blocks=None)
+    return replace(alone, blind=True)
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ def fresh_state(
     """Return the state before the first step. The batches are drawn on the host, whatever the device.
 
     start: initial weights, from a network with as many levels. Blocks that it lacks start as the identity, channels
-    that it lacks are not read by the old ones, and a filler that it lacks starts as a copy of the denoiser. So the
-    new network starts out as the old one.
+    that it lacks are not read by the old ones, and a filler that it lacks starts as a copy of the denoiser, or from
+    random weights if it is smaller. So the new network starts out as the old one.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -81,17 +81,28 @@ def _load_weights(network: Natural, start: Mapping[str, Tensor]) -> None:
     own = network.state_dict()
     if not network.config.takes_mask:
         start = {key: value for key, value in start.items() if not key.startswith(FILLER)}
-    start = {**{FILLER + key: value for key, value in start.items() if FILLER + key in own}, **start}
-    fits = all(key in own and _holds(own[key], value) for key, value in start.items())
-    added = own.keys() - start.keys()
-    if not fits or not all(
-        ".blocks." in key or key.removeprefix(FILLER).startswith(_MASK_LAYERS) for key in added
-    ):
+    had_filler = any(key.startswith(FILLER) for key in start)
+    if network.config.takes_mask and not had_filler:
+        copied = {FILLER + key: value for key, value in start.items()}
+        had_filler = _all_hold(own, copied)
+        start = {**copied, **start} if had_filler else start
+    fits, added = _all_hold(own, start), own.keys() - start.keys()
+    if not fits or not all(_may_lack(key, had_filler) for key in added):
         raise UsageError(
             "the initial weights are of a network of another shape",
             hint=f"at most {network.config.channels} channels and {network.config.blocks} blocks",
         )
     network.load_state_dict({**own, **{key: _widened(key, own[key], value) for key, value in start.items()}})
+
+
+def _may_lack(key: str, had_filler: bool) -> bool:
+    """Whether old weights need not have a parameter."""
+    inner = key.removeprefix(FILLER)
+    return ".blocks." in key or inner.startswith(_MASK_LAYERS) or (inner != key and not had_filler)
+
+
+def _all_hold(own: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> bool:
+    return all(key in own and _holds(own[key], value) for key, value in start.items())
 
 
 def _holds(own: Tensor, start: Tensor) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from training_data import LEVELS, MASKED, SMALL, go
 
 from diffbcp_cli import training
 from diffbcp_cli.cli.app import run
+from diffbcp_cli.priors.networks.natural import Natural
 from diffbcp_cli.training import Plan
 from diffbcp_cli.training.folder import model_card, write_model_folder
 
@@ -74,3 +76,30 @@ def test_the_command_trains_and_refuses_to_start_over(folder, tmp_path, capsys):
     ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("on", "out"))
     assert all((ours[key] - theirs[key]).abs().max() < 0.01 for key in theirs)
     assert run([*arguments, "--steps", "2", "--resume", "--from", "natural"]) == 2
+
+
+def test_the_command_keeps_the_shape_of_the_prior_that_it_begins_with(folder, tmp_path):
+    network = Natural(replace(SMALL.network, takes_mask=True, filler_channels=(4, 6)))
+    first = tmp_path / "first"
+    first.mkdir()
+    weights = {name: value.contiguous() for name, value in network.state_dict().items()}
+    save_file(weights, first / "model.safetensors")
+    config = {"architecture": "natural", **network.config.options()}
+    (first / "config.json").write_text(json.dumps(config))
+    arguments = [
+        "train",
+        str(folder),
+        "--crop",
+        "16",
+        "--batch-size",
+        "1",
+        "--steps",
+        "1",
+        "--from",
+        str(first),
+    ]
+    assert run([*arguments, "-o", str(tmp_path / "white")]) == 0
+    assert json.loads((tmp_path / "white" / "config.json").read_text()) == config
+    assert run([*arguments, "-o", str(tmp_path / "camera"), "--noise", "camera"]) == 0
+    made = json.loads((tmp_path / "camera" / "config.json").read_text())
+    assert (made["blind"], made["channels"], made["takes_mask"]) == (True, config["channels"], False)

@@ -106,6 +106,17 @@ def test_a_network_that_grows_wider_and_deeper_begins_as_it_was(told, masked):
         torch.testing.assert_close(grown(x, noise, missing), old(x, noise, missing))
 
 
+def test_a_smaller_filler_begins_at_random_or_as_the_old_one():
+    old = Natural(SMALL.network).requires_grad_(False)
+    small = replace(SMALL.network, takes_mask=True, filler_channels=(4, 6))
+    grown = training.fresh_state(replace(SMALL, network=small), old.state_dict()).network
+    x, noise = torch.randn(2, 3, 16, 16), torch.tensor([-0.5, 0.1])
+    torch.testing.assert_close(grown(x, noise), old(x, noise))
+    again = training.fresh_state(replace(SMALL, network=small, seed=9), grown.state_dict()).network
+    missing = torch.ones_like(x)
+    torch.testing.assert_close(again(x, noise, missing), grown(x, noise, missing))
+
+
 def test_a_network_that_grew_learns_with_its_new_channels(folder):
     old = training.fresh_state(SMALL).network
     settings = replace(SMALL, network=replace(SMALL.network, channels=(12, 16)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +29,8 @@ class NaturalConfig:
 
     channels: one entry per level; level l works at 1 / 2^(l+1) of the size of the image.
     blocks: residual blocks per level, on the way down and again on the way up (at the last level only once).
-    takes_mask: there is a second network of the same shape, which is told which entries of the image are missing.
+    takes_mask: there is a second network, which is told which entries of the image are missing.
+    filler_channels, filler_blocks: the shape of that second network; None: that of the first.
     takes_levels: there is one network, which is told how much noisier than the rest each entry is (EDM.of_levels).
     blind: the noise may be of any kind and of unknown level; the network also says how wrong it is (Blind).
     """
@@ -41,6 +42,8 @@ class NaturalConfig:
     takes_mask: bool = False
     takes_levels: bool = False
     blind: bool = False
+    filler_channels: tuple[int, ...] | None = None
+    filler_blocks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a shape that no network can have."""
@@ -52,6 +55,12 @@ class NaturalConfig:
             raise ValueError("a network that takes levels needs no second network that takes a mask")
         if self.blind and (self.takes_mask or self.takes_levels):
             raise ValueError("a network for noise of any kind takes no mask")
+        if self._has_own_filler:
+            if not self.takes_mask:
+                raise ValueError(
+                    "only a network that takes a mask has a second network with a shape of its own"
+                )
+            _ = self.filler  # refuses its shape
         numbers = (*self.channels, *self.blocks, self.image_channels, self.embedding_channels)
         if any(type(one) is not int or not 0 <= one <= MOST for one in numbers) or 0 in self.channels:
             raise ValueError(f"sizes are whole numbers from 1 to {MOST}")
@@ -64,12 +73,23 @@ class NaturalConfig:
     @property
     def multiple(self) -> int:
         """Height and width must be multiples of this."""
-        return 1 << len(self.channels)
+        return 1 << max(len(self.channels), len(self.filler_channels or ()))
+
+    @property
+    def filler(self) -> NaturalConfig:
+        """The shape of the network that fills."""
+        channels, blocks = self.filler_channels or self.channels, self.filler_blocks or self.blocks
+        return replace(self, channels=channels, blocks=blocks, filler_channels=None, filler_blocks=None)
+
+    @property
+    def _has_own_filler(self) -> bool:
+        return self.filler_channels is not None or self.filler_blocks is not None
 
     def options(self) -> dict[str, Any]:
         """The options, as in config.json."""
         options = asdict(self)
-        for late in ("takes_levels", "blind"):  # so that versions before these options read the file
+        # so that versions before these options read the file
+        for late in ("takes_levels", "blind", "filler_channels", "filler_blocks"):
             if not options[late]:
                 del options[late]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
@@ -206,7 +226,7 @@ class Natural(UNet):
 
     def __init__(self, config: NaturalConfig) -> None:
         super().__init__(config, masked=config.takes_levels)
-        self.filler = UNet(config, masked=True) if config.takes_mask else None
+        self.filler = UNet(config.filler, masked=True) if config.takes_mask else None
 
     def forward(self, x: Tensor, c_noise: Tensor, missing: Tensor | None = None) -> Tensor:
         """x (B, C, H, W), c_noise (B,), missing (B, C, H, W) 1 where x holds a guess -> (B, C, H, W)."""

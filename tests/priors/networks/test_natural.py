@@ -97,3 +97,20 @@ def test_a_network_that_takes_levels_fills_as_a_prior():
         plain = architecture.network(x, noise)
         torch.testing.assert_close(architecture.network(x, noise, nothing), plain)
         assert not torch.allclose(architecture.network(x, noise, all_of_it), plain)
+
+
+def test_a_filler_may_have_a_shape_of_its_own():
+    config = replace(SMALL, takes_mask=True, filler_channels=(4, 6), filler_blocks=(1, 1))
+    assert NaturalConfig.from_options(config.options()) == config
+    network = Natural(config)
+    assert (network.filler.enter.out_channels, network.enter.out_channels) == (4, 8)
+    x, missing = torch.randn(2, 3, 8, 8), torch.ones(2, 3, 8, 8)
+    assert network(x, torch.zeros(2), missing).shape == x.shape
+    assert replace(config, filler_channels=(4, 6, 8), filler_blocks=(1, 1, 1)).multiple == 8
+
+
+def test_a_shape_of_the_filler_is_refused_like_any_other():
+    with pytest.raises(ValueError, match="one entry per level"):
+        replace(SMALL, takes_mask=True, filler_channels=(4, 6), filler_blocks=(1,))
+    with pytest.raises(ValueError, match="takes a mask"):
+        replace(SMALL, filler_channels=(4, 6))
