@@ -1,6 +1,6 @@
 """How well a prior denoises, beside classical denoisers, by noise level.
 
-    python benchmarks/prior.py --prior models/natural --data photos/ [--json]
+    python benchmarks/prior.py --prior models/natural --prior ffdnet --data photos/ [--json]
 
 Gaussian noise with a known standard deviation of 15, 25, 50 or 75 of 255 is added to every photograph,
 without clipping or rounding; the table gives the mean PSNR in dB. BM3D and OpenCV's non-local means are told
@@ -32,9 +32,9 @@ LEVELS = (15, 25, 50, 75)
 STRENGTHS = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 
 
-def network_denoiser(name: str, *, calls: int = 1) -> Denoise:
+def network_denoiser(name: str, *, calls: int = 1, precision: str = "auto") -> Denoise:
     """One call of the prior, or as many as `diffbcp denoise` takes for a picture whose noise is known."""
-    prior = load_prior(name, device="cpu", precision="fp32")
+    prior = load_prior(name, device="cpu", precision=precision)
 
     def denoise(noisy: Photo, noise_std: float) -> Photo:
         x = torch.from_numpy(2 * noisy - 1).permute(2, 0, 1).float()
@@ -84,7 +84,9 @@ def best_non_local_means(photos: dict[str, Photo], level: int) -> tuple[float, f
     return max(measure(non_local_means(strength), photos, level) for strength in STRENGTHS)
 
 
-def run(prior: str, folder: Path, *, classical: bool) -> dict[str, dict[int, tuple[float, float]]]:
+def run(
+    priors: list[str], folder: Path, *, classical: bool, precision: str
+) -> dict[str, dict[int, tuple[float, float]]]:
     paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in {".png", ".jpg", ".jpeg"})
     photos = {p.stem: np.asarray(Image.open(p).convert("RGB")) / 255.0 for p in paths}
     bm3d = bm3d_denoiser()
@@ -93,20 +95,29 @@ def run(prior: str, folder: Path, *, classical: bool) -> dict[str, dict[int, tup
         table["non-local means"] = {level: best_non_local_means(photos, level) for level in LEVELS}
         if bm3d is not None:
             table["BM3D"] = {level: measure(bm3d, photos, level) for level in LEVELS}
-    for name, calls in (("prior, one call", 1), ("prior, four turns", 4)):
-        network = network_denoiser(prior, calls=calls)
-        table[name] = {level: measure(network, photos, level) for level in LEVELS}
+    for prior in priors:
+        for kind, calls in (("one call", 1), ("four turns", 4)):
+            network = network_denoiser(prior, calls=calls, precision=precision)
+            table[f"{Path(prior).name}, {kind}"] = {
+                level: measure(network, photos, level) for level in LEVELS
+            }
     return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Denoising PSNR of a prior, by noise level.")
-    parser.add_argument("--prior", default="natural", help="a name or a folder")
+    parser.add_argument("--prior", action="append", default=[], help="a name or a folder; may be repeated")
+    parser.add_argument("--precision", default="auto", help="of the networks")
     parser.add_argument("--data", type=Path, required=True, help="a folder of clean photographs")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only-prior", action="store_true", help="leave out the classical denoisers")
     arguments = parser.parse_args()
-    table = run(arguments.prior, arguments.data, classical=not arguments.only_prior)
+    table = run(
+        arguments.prior or ["natural"],
+        arguments.data,
+        classical=not arguments.only_prior,
+        precision=arguments.precision,
+    )
     if arguments.json:
         shape = {
             name: {str(k): {"psnr": v[0], "seconds": v[1]} for k, v in row.items()}
@@ -114,11 +125,11 @@ def main() -> None:
         }
         print(json.dumps(shape, indent=2))
         return
-    print("| noise of 255 | " + " | ".join(str(level) for level in LEVELS) + " | s per photo |")
+    print("| noise of 255 | " + " | ".join(str(level) for level in LEVELS) + " | ms a photograph |")
     print("| --- |" + " ---: |" * (len(LEVELS) + 1))
     for name, row in table.items():
         cells = " | ".join(f"{value:.2f}" for value, _ in row.values())
-        print(f"| {name} | {cells} | {np.mean([seconds for _, seconds in row.values()]):.2f} |")
+        print(f"| {name} | {cells} | {1000 * np.mean([seconds for _, seconds in row.values()]):.0f} |")
 
 
 if __name__ == "__main__":
