@@ -277,6 +277,93 @@ def test_a_run_is_watched_and_cancelled_and_another_tab_sees_it(page):
     assert not page.js("return document.getElementById('again').hidden")
 
 
+def test_two_tabs_on_one_photograph_lose_nothing(page):
+    first = page.session.current_window_handle
+    page.session.switch_to.new_window("tab")
+    page.open()
+    second = page.session.current_window_handle
+    page.drag((20, 20), (60, 20))
+    assert page.mask()[20, 40]
+    page.session.switch_to.window(first)
+    page.js("return diffbcp.load()")  # this tab hears of it
+    page.wait("return diffbcp.share > 0")
+    page.session.switch_to.window(second)
+    page.js("diffbcp.load = async () => {}")  # and this one of nothing, for a while
+    page.session.switch_to.window(first)
+    page.drag((100, 100), (140, 100))
+    assert page.mask()[100, 120]
+    page.session.switch_to.window(second)
+    page.drag((20, 60), (60, 60))
+    both = page.mask()
+    assert both[20, 40]
+    assert both[100, 120]
+    assert both[60, 40]
+    page.click("undo")  # what the other tab made is a step of its own
+    page.click("undo")
+    assert not page.mask()[60, 40]
+    said = [entry["message"] for entry in page.session.get_log("browser") if entry["level"] == "SEVERE"]
+    assert ["409" in message for message in said] == [True]  # it was told, once, that it had an old mask
+    page.session.close()
+    page.session.switch_to.window(first)
+
+
+def test_a_pen_presses_and_two_fingers_zoom(page):
+    from selenium.webdriver import ActionChains
+
+    def stroke(force: float) -> float:
+        box = page.js("const b = document.getElementById('stage').getBoundingClientRect(); return [b.x, b.y]")
+        view = page.js("const v = diffbcp.view; return [v.x, v.y, v.scale]")
+        for kind, x in (("mousePressed", 40), ("mouseMoved", 60), ("mouseMoved", 80), ("mouseReleased", 80)):
+            at = {"x": box[0] + view[0] + x * view[2], "y": box[1] + view[1] + 60 * view[2]}
+            pen = {"type": kind, "button": "left", "buttons": 1, "clickCount": 1, "pointerType": "pen"}
+            page.session.execute_cdp_cmd("Input.dispatchMouseEvent", {**pen, **at, "force": force})
+        share = page.share()
+        page.click("undo")
+        return share
+
+    light, full = stroke(0.2), stroke(1.0)
+    assert 0 < light < 0.8 * full
+    before = page.js("return diffbcp.view.scale")
+    page.session.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 2})
+    for kind, apart in (("touchStart", 40), ("touchMove", 46), ("touchMove", 50)):
+        points = [{"x": 400 - apart, "y": 400, "id": 0}, {"x": 400 + apart, "y": 400, "id": 1}]
+        page.session.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    page.session.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.session.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    assert page.js("return diffbcp.view.scale") == pytest.approx(1.25 * before, rel=0.05)
+    assert page.share() == 0
+    ActionChains(page.session).reset_actions()
+
+
+def test_all_methods_are_shown_side_by_side_at_the_same_place(page):
+    page.drag((40, 40), (80, 60))
+    page.js("document.getElementById('fast').checked = true")  # which says nothing to these methods
+    for method in ("telea", "nlm", "navier-stokes"):
+        page.set("method", method)
+        page.js("return diffbcp.restore()")
+        done = f"diffbcp.runs.some((run) => run.status === 'done' && run.options.method === '{method}')"
+        page.wait(f"return {done} && diffbcp.mode === 'compare'")
+    assert not page.js("return document.getElementById('divider').hidden")
+    assert [run["options"].get("preset") for run in page.served.ask("api/state").json["runs"]] == [None] * 3
+    page.click("beside")
+    tags = "return [...document.querySelectorAll('#tags .tag')].map((tag) => tag.textContent)"
+    page.wait(f"return ({tags.removeprefix('return ')}).length === 4")
+    assert page.js(tags) == ["Before", "telea", "nlm", "navier-stokes"]
+    assert page.js("return document.getElementById('divider').hidden")
+    page.js("diffbcp.view.zoom(3)")
+    page.wait("return !diffbcp.view.pending")
+    same = """
+      const {view} = diffbcp, wide = Math.round(view.wide), tall = Math.round(view.tall);
+      const at = (k) => view.canvas.getContext('2d').getImageData(
+        (k % view.columns) * wide + 4, Math.floor(k / view.columns) * tall + 4, 60, 60).data;
+      const gap = (a, b) => a.reduce((sum, v, i) => sum + Math.abs(v - b[i]), 0) / a.length;
+      return [1, 2, 3].map((k) => gap(at(0), at(k)));
+    """
+    assert max(page.js(same)) < 6  # only what is marked has changed
+    page.click("beside")
+    page.wait("return !document.getElementById('divider').hidden && !document.querySelector('#tags .tag')")
+
+
 def test_everything_by_keyboard(page):
     from selenium.webdriver import Keys
 
@@ -302,6 +389,28 @@ def test_everything_by_keyboard(page):
     page.session.switch_to.active_element.send_keys(Keys.ESCAPE)
     page.press(Keys.DELETE)
     assert page.share() == 0
+    page.press_with(Keys.CONTROL, "z")
+    assert page.share() == rectangle
+    page.press_with(Keys.CONTROL, "y")
+    page.press("s", Keys.ENTER, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ENTER)
+    line = page.share()
+    assert line > 0
+    page.press("l")
+    for key in (Keys.ARROW_UP, Keys.ARROW_LEFT, Keys.ARROW_DOWN, Keys.ARROW_RIGHT):
+        page.press(Keys.ENTER, key, key, key)
+    page.press(Keys.ENTER)
+    assert page.share() > line
+    page.press(Keys.DELETE, "w", Keys.ENTER)
+    page.wait("return diffbcp.share > 0")
+    page.press("e", Keys.ENTER)
+    page.press("g")
+    page.wait("return diffbcp.mask.past.at(-1)?.label === 'resize'")
+    page.press(Keys.DELETE, "b", Keys.ENTER)
+    page.set("method", "telea")
+    page.press_with(Keys.CONTROL, Keys.ENTER)
+    page.wait("return document.body.dataset.mode === 'compare'")
+    page.press("c")
+    assert page.js("return document.body.dataset.mode") == "mask"
     unnamed = (
         "return [...document.querySelectorAll('button, select, input, [role=slider], a[href]')]"
         ".filter((e) => !(e.ariaLabel || e.textContent.trim() || e.closest('label') || e.title))"

@@ -104,6 +104,20 @@ def test_a_mask_of_another_size_is_said_and_the_old_one_stays(opened, tmp_path):
     assert [path.name for path in served.store.folder.glob("*upload*")] == []
 
 
+def test_a_mask_made_from_an_older_one_does_not_replace_what_another_tab_painted(opened, tmp_path):
+    served, item = opened
+    before, version = served.store.mask_path(item).read_bytes(), item.mask_version
+    file = io.BytesIO()
+    Image.new("L", (64, 48)).save(file, "PNG")
+    stale = served.ask(f"api/photos/{item.id}/mask?version={version - 1}", method="PUT", body=file.getvalue())
+    assert stale.status == 409
+    assert "another tab" in stale.json["message"]
+    assert served.store.mask_path(item).read_bytes() == before
+    fresh = served.ask(f"api/photos/{item.id}/mask?version={version}", method="PUT", body=file.getvalue())
+    assert fresh.status == 200
+    assert fresh.json["mask_version"] == version + 1
+
+
 def test_an_empty_mask_takes_the_file_away(opened):
     served, item = opened
     file = io.BytesIO()

@@ -1,7 +1,7 @@
 // Requests to the server. Addresses are relative, so each carries the token of the page's own.
 
 export class Refused extends Error {
-  constructor(message, hint) { super(message); this.hint = hint; }
+  constructor(message, hint, status = 0) { super(message); this.hint = hint; this.status = status; }
 }
 
 async function request(path, options = {}) {
@@ -14,7 +14,7 @@ async function request(path, options = {}) {
   if (answer.ok) return answer;
   let said = {};
   try { said = await answer.json(); } catch { /* not one of ours */ }
-  throw new Refused(said.message ?? `The server refused this (${answer.status}).`, said.hint);
+  throw new Refused(said.message ?? `The server refused this (${answer.status}).`, said.hint, answer.status);
 }
 
 const json = async (path, options) => (await request(path, options)).json();
@@ -26,7 +26,9 @@ export const addPhoto = (file) => send(`api/photos?name=${encodeURIComponent(fil
 export const closePhoto = (id) => json(`api/photos/${id}`, { method: "DELETE" });
 export const viewAddress = (id) => `api/photos/${id}/view`;
 export const thumbAddress = (id) => `api/photos/${id}/thumb`;
-export const putMask = (id, body) => send(`api/photos/${id}/mask`, body, "PUT");
+// version: of the mask that this one was made from; without it, whatever is there is replaced
+export const putMask = (id, body, version) =>
+  send(`api/photos/${id}/mask${version === undefined ? "" : `?version=${version}`}`, body, "PUT");
 export const putTruth = (id, file) =>
   send(`api/photos/${id}/truth?name=${encodeURIComponent(file.name)}`, file, "PUT");
 export const restore = (id, options) => ask(`api/photos/${id}/restore`, options);

@@ -17,6 +17,7 @@ class App {
     this.items = [];
     this.runs = [];
     this.masks = new Map(); // by photograph: each keeps its own history
+    this.versions = new Map(); // of the masks, as the server counted when this page last had them
     this.view = new View($("stage"), $("picture"), $("overlay"));
     this.tools = new Tools($("stage"), this.view, this);
     this.compare = new Compare(this);
@@ -74,7 +75,21 @@ class App {
     if (!$("method").options.length) this.listMethods(state.methods);
     if (!this.item()) { this.current = null; if (this.items.length) await this.choose(this.items[0].id); else this.setMode("empty"); }
     for (const run of ended) await this.ended(run);
+    await this.catchUp();
     this.update();
+  }
+
+  // Another tab has painted on the same photograph: what it made is taken over, unless something is on its way from here.
+  async catchUp() {
+    const item = this.item(), id = this.current;
+    const idle = () => !this.unsaved && !this.sending && !this.tools.busy && this.current === id && this.mode === "mask";
+    if (!item || !this.mask || item.mask_version <= this.versions.get(id) || !idle()) return;
+    const stored = await api.picture(`api/photos/${id}/mask`);
+    if (!idle()) return;
+    if (stored) await this.take(stored.blob, { replace: true, label: "another tab" }); else this.mask.clear();
+    this.versions.set(id, item.mask_version);
+    this.counted();
+    this.view.repaint();
   }
 
   async ended(run) {
@@ -88,7 +103,11 @@ class App {
     for (const { name, help } of methods) {
       $("method").add(Object.assign(new Option(name, name), { title: help }));
     }
-    const tell = () => { $("method-help").textContent = methods.find((one) => one.name === $("method").value).help; };
+    const tell = () => {
+      const method = methods.find((one) => one.name === $("method").value);
+      $("method-help").textContent = method.help;
+      $("fast").closest("label").hidden = !method.fast; // a method with steps of its own number has no fewer of them
+    };
     $("method").onchange = tell;
     tell();
   }
@@ -105,6 +124,7 @@ class App {
     if (!this.masks.has(id)) {
       const mask = new Mask(item.width, item.height);
       this.masks.set(id, mask);
+      this.versions.set(id, item.mask_version);
       const stored = await api.picture(`api/photos/${id}/mask`);
       if (stored) await this.take(stored.blob, { replace: true, label: "load" });
       mask.past = [];
@@ -112,6 +132,8 @@ class App {
     this.mask = this.view.mask = this.masks.get(id);
     $("name").textContent = `${item.name} · ${item.width} × ${item.height}`;
     document.title = `${item.name} · diffbcp`;
+    $("found").textContent = "";
+    this.compare.turn = null;
     this.compare.hide();
     this.view.show(item.width, item.height);
     this.setBrush($("size").value);
@@ -154,8 +176,32 @@ class App {
     this.unsaved = null;
     try {
       const body = await this.masks.get(id).png();
-      Object.assign(this.items.find((item) => item.id === id) ?? {}, await api.putMask(id, body));
-    } catch (error) { this.unsaved ??= id; throw error; }
+      this.stored(await api.putMask(id, body, this.versions.get(id)));
+    } catch (error) {
+      this.unsaved ??= id;
+      if (error.status !== 409) throw error;
+      await this.join(id);
+      await this.send(id);
+    }
+  }
+
+  stored(item) {
+    this.versions.set(item.id, item.mask_version);
+    Object.assign(this.items.find((one) => one.id === item.id) ?? {}, item);
+  }
+
+  // Two tabs painted at once: what the other one marked is added to what is marked here.
+  async join(id) {
+    const item = (await api.state()).items.find((one) => one.id === id);
+    const theirs = await api.picture(`api/photos/${id}/mask`);
+    if (theirs) {
+      const bitmap = await createImageBitmap(theirs.blob);
+      this.masks.get(id).take(bitmap, { replace: false, label: "another tab" });
+      bitmap.close();
+    }
+    this.versions.set(id, item.mask_version);
+    this.say("Another tab painted on this photograph too: its marks were added.");
+    if (id === this.current) { this.counted(); this.view.repaint(); }
   }
 
   async add(files) {
@@ -194,7 +240,7 @@ class App {
     return this.attempt(async () => {
       await this.flush();
       const options = { method: $("method").value, observed: $("keep").checked ? "keep" : "posterior" };
-      if ($("fast").checked) options.preset = "fast";
+      if ($("fast").checked && !$("fast").closest("label").hidden) options.preset = "fast";
       await api.restore(id, options);
       await this.load();
       this.poll();
@@ -296,7 +342,7 @@ class App {
     for (const id of ["open", "choose"]) $(id).onclick = () => $("file").click();
     files("file", (chosen) => this.add(chosen));
     files("mask-file", ([file]) => this.attempt(async () => {
-      await api.putMask(this.current, file);
+      this.stored(await api.putMask(this.current, file));
       await this.take((await api.picture(`api/photos/${this.current}/mask`)).blob, { replace: true, label: "load" });
       this.painted();
     }));
