@@ -52,6 +52,7 @@ NoiseOpt = Annotated[
         help="white, or camera: mosaics, noise that spreads, JPEG, for `denoise` on camera pictures."
     ),
 ]
+LONG = 600.0  # seconds of training after which a minute for BM3D counts little
 WEIGHT_DECAY = 0.2  # with which the bundled prior was trained
 SaveOpt = Annotated[float, typer.Option("--save-every", help="Minutes between checkpoints.")]
 
@@ -119,11 +120,25 @@ def _to_the_end(
     with _stop_on_interrupt() as stop:
         for info in _show(infos, start=start, began=state.seconds):
             if info.saved or stop:
-                written = write_model_folder(out, state, settings, photos, plan, source=source)
+                others = _others(state, photos) if info.progress >= 1 else None
+                written = write_model_folder(out, state, settings, photos, plan, source=source, others=others)
             if stop:
                 training.save_state(out / training.CHECKPOINT, state, settings, photos)
                 raise KeyboardInterrupt
     return written
+
+
+def _others(state: TrainState, photos: Photos) -> dict[str, dict[str, float]]:
+    """How FFDNet and BM3D do on the held-out photographs, where they are installed; BM3D only after a long run."""
+    from ..training.rivals import rivals
+
+    config = state.network.config
+    if config.blind:
+        return {}
+    found = rivals(photos.held_out, multiple=config.multiple, slow=state.seconds >= LONG)
+    for name, psnr in found.items():
+        render.note(f"{name}  PSNR " + " / ".join(f"{value:.2f}" for value in psnr.values()))
+    return found
 
 
 def _precision(name: str, device: torch.device) -> str:

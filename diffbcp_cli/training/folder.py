@@ -16,13 +16,24 @@ from .data import Photos
 from .settings import Plan, TrainSettings
 from .state import TrainState
 
+Others = dict[str, dict[str, float]]
+"""The PSNR of other denoisers by task, as in `rivals`."""
+_STYLES = ("--", ":")
+
 
 def write_model_folder(
-    folder: Path, state: TrainState, settings: TrainSettings, photos: Photos, plan: Plan, *, source: str
+    folder: Path,
+    state: TrainState,
+    settings: TrainSettings,
+    photos: Photos,
+    plan: Plan,
+    *,
+    source: str,
+    others: Others | None = None,
 ) -> list[Path]:
     """Write config.json, model.safetensors (the averaged weights), README.md and training.png.
 
-    source: the name of the folder of photographs, for the model card.
+    source: the name of the folder of photographs, for the model card. others: PSNR by task of other denoisers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.cpu().contiguous() for name, value in state.average.state_dict().items()}
@@ -32,15 +43,22 @@ def write_model_folder(
     shape = {"architecture": "natural", **settings.network.options()}
     files.write_bytes(config, (json.dumps(shape, indent=2) + "\n").encode())
     card = folder / "README.md"
-    text = model_card(folder.name, state, settings, photos, plan, source=source)
+    text = model_card(folder.name, state, settings, photos, plan, source=source, others=others)
     files.write_bytes(card, os.fsencode(text))
     plot = folder / "training.png"
-    plot_training(plot, state)
+    plot_training(plot, state, others or {})
     return [config, model, card, plot]
 
 
 def model_card(
-    folder: str, state: TrainState, settings: TrainSettings, photos: Photos, plan: Plan, *, source: str
+    folder: str,
+    state: TrainState,
+    settings: TrainSettings,
+    photos: Photos,
+    plan: Plan,
+    *,
+    source: str,
+    others: Others | None = None,
 ) -> str:
     """Return the model card: the template card.md, filled in for this run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -63,14 +81,15 @@ def model_card(
         parameters=sum(p.numel() for p in state.network.parameters()),
         progress=min(1.0, plan.progress(state.step, state.seconds)),
         psnr=state.validations[-1][1] if state.validations else {},
+        others=others or {},
         version=__version__,
         torch=torch.__version__,
         threads=torch.get_num_threads(),
     )
 
 
-def plot_training(path: Path, state: TrainState) -> None:
-    """Plot the loss (medians) and the validation PSNR against the steps."""
+def plot_training(path: Path, state: TrainState, others: Others) -> None:
+    """Plot the loss (medians) and the validation PSNR against the steps; others are horizontal lines."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -83,7 +102,12 @@ def plot_training(path: Path, state: TrainState) -> None:
     for task in tasks:
         points = [(step, psnr[task]) for step, psnr in state.validations if task in psnr]
         label = f"noise {task}/255" if task.isdigit() else task
-        right.plot([step for step, _ in points], [value for _, value in points], label=label)
+        (line,) = right.plot([step for step, _ in points], [value for _, value in points], label=label)
+        for values, style in zip(others.values(), _STYLES, strict=False):
+            if task in values:
+                right.axhline(values[task], color=line.get_color(), linestyle=style, linewidth=1)
+    for name, style in zip(others, _STYLES, strict=False):
+        right.plot([], [], color="grey", linestyle=style, label=name)
     right.set(xlabel="step", ylabel="PSNR (dB)", title="held-out photographs")
     if tasks:
         right.legend()

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from .. import random, units
 from ..devices import full_precision
@@ -208,20 +208,38 @@ def validate(
         return {}
     if network.config.blind:
         return _validate_blind(network, photos, size=size, seed=seed, dtype=dtype)
-    multiple = network.config.multiple
-    size = min(size, *(min(photo.shape[:2]) for photo in photos)) // multiple * multiple
     device = next(network.parameters()).device
-    clean = send(torch.stack([_centre(photo, size) for photo in photos]), device)  # (B, 3, size, size)
+    clean = send(centres(photos, multiple=network.config.multiple, size=size), device)
     denoiser = EDM(MixedPrecision(network, dtype=dtype, channels_last=True))
     result = {}
     for level in VALIDATION_LEVELS:
-        rng = random.generator(seed + level)
-        result[str(level)] = _psnr(denoiser, clean, units.level_to_signed(level / 255), rng=rng)
+        told = torch.full((len(clean),), units.level_to_signed(level / 255), device=device)
+        result[str(level)] = mean_psnr(denoiser(with_noise(clean, level, seed=seed), told), clean)
     if network.config.takes_mask or network.config.takes_levels:
-        rng = random.generator(seed)
-        known = send(random.bernoulli((len(photos), 1, size, size), 0.1, rng=rng), device)
-        result[FILLED] = _psnr(denoiser, clean, FILLED_NOISE, known.expand_as(clean), rng=rng)
+        result[FILLED] = _filled(denoiser, clean, seed)
     return result
+
+
+def centres(photos: list[Pixels], *, multiple: int, size: int = 128) -> Tensor:
+    """The centres of photographs, (B, 3, side, side), as large as the smallest of them allows."""
+    side = min(size, *(min(photo.shape[:2]) for photo in photos)) // multiple * multiple
+    return torch.stack([_centre(photo, side) for photo in photos])
+
+
+def with_noise(clean: Tensor, level: int, *, seed: int = 0) -> Tensor:
+    """Pictures (B, 3, h, w) with noise of a level (of 255), always the same for a seed."""
+    noise = random.normal_like(clean, rng=random.generator(seed + level))
+    return clean + units.level_to_signed(level / 255) * noise
+
+
+def _filled(denoiser: EDM, clean: Tensor, seed: int) -> float:
+    """PSNR of pictures (B, 3, h, w) of which nine pixels in ten are missing."""
+    rng = random.generator(seed)
+    known = send(random.bernoulli((len(clean), 1, *clean.shape[2:]), 0.1, rng=rng), clean.device)
+    known = known.expand_as(clean)
+    noisy = interpolate(clean + FILLED_NOISE * random.normal_like(clean, rng=rng), known)
+    told = torch.full((len(clean),), FILLED_NOISE, device=clean.device)
+    return mean_psnr(denoiser(noisy, told, known), clean)
 
 
 def _validate_blind(
@@ -238,26 +256,15 @@ def _validate_blind(
     for pair in pairs:
         clean, noisy = (send(one[None, :, :side, :side], device) for one in pair)
         found = denoiser(noisy, torch.full((1,), Blind.UNKNOWN, device=device))
-        before.append(_psnr_of(noisy, clean))
-        after.append(_psnr_of(found, clean))
+        before.append(mean_psnr(noisy, clean))
+        after.append(mean_psnr(found, clean))
     return {f"{CAMERA}, before": fmean(before), CAMERA: fmean(after)}
 
 
-def _psnr_of(found: Tensor, clean: Tensor) -> float:
+def mean_psnr(found: Tensor, clean: Tensor) -> float:
     """Mean PSNR of a batch (B, C, H, W) on [-1, 1], at most 60 dB each."""
     error = (found.clamp(-1, 1) - clean).square().mean(dim=(1, 2, 3)) / units.RANGE**2
     return float(-10 * error.clamp_min(1e-6).log10().mean())
-
-
-def _psnr(
-    denoiser: EDM, clean: Tensor, sigma: float, known: Tensor | None = None, *, rng: Generator
-) -> float:
-    """Add noise to clean (B, 3, h, w), restore it, and return the mean PSNR over the batch."""
-    noisy = clean + sigma * random.normal_like(clean, rng=rng)
-    if known is not None:
-        noisy = interpolate(noisy, known)
-    restored = denoiser(noisy, torch.full((len(clean),), sigma, device=clean.device), known)
-    return _psnr_of(restored, clean)
 
 
 def _centre(photo: Pixels, size: int) -> Tensor:

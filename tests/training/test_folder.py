@@ -48,6 +48,9 @@ def test_the_card_holds_what_is_known_about_the_run(folder):
     state.validations.append((1234, {"15": 30.0, "25": 27.456}))
     card = model_card("my-prior", state, SMALL, photos, Plan(steps=2468), source="photos")
     assert "| noise | 15 | 25 |\n| --- | --- | --- |\n| PSNR | 30.00 | 27.46 |\n" in card
+    others = {"FFDNet": {"15": 31.0, "25": 28.0}}
+    card = model_card("my-prior", state, SMALL, photos, Plan(steps=2468), source="photos", others=others)
+    assert "| PSNR | 30.00 | 27.46 |\n| FFDNet | 31.00 | 28.00 |\n" in card
     assert "no missing entries" in card
     assert "weight decay" not in card
     assert "{" not in card
