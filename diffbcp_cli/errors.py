@@ -5,6 +5,8 @@ Each kind carries the exit code that the command line ends with.
 
 from __future__ import annotations
 
+import shlex
+
 
 class DiffbcpError(Exception):
     """A failure that a user can understand and act on."""
@@ -52,3 +54,13 @@ class MemoryLimitError(DiffbcpError):
 
 class NumericalError(DiffbcpError):
     """A step of the sampler broke down; the message names the step."""
+
+
+def typed(name: object) -> str:
+    """A name as it is typed in a shell: quoted where it must be, and no option if it begins with a dash.
+
+    >>> print("diffbcp denoise", typed("my photo; $(date).png"), typed("-o.png"))
+    diffbcp denoise 'my photo; $(date).png' ./-o.png
+    """
+    text = str(name)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import MaskError, UsageError
 from . import render
-from .mask import JsonOpt, OutOpt, PolarityOpt, QuietOpt, report
+from .mask import JsonOpt, OutOpt, PolarityOpt, QuietOpt, prepare, report
 
 if TYPE_CHECKING:
     from ..photos.mask_edit import How
@@ -64,6 +64,7 @@ def combine(
 
     if len(masks) < 2:
         raise UsageError("there is one mask only", hint="name two: diffbcp mask combine a.png b.png -o c.png")
+    prepare(out, *masks)
     found = [_alone(path, polarity) for path in masks]
     way: How = how
     _write(out, mask_edit.combine(found, way), {"how": how}, json=json, quiet=quiet)

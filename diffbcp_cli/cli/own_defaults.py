@@ -42,14 +42,17 @@ def config_path(environment: Mapping[str, str] = os.environ) -> Path:
 
 def _of_file(environment: Mapping[str, str]) -> Given:
     path = config_path(environment)
-    if not path.is_file():
-        if environment.get(f"{PREFIX}CONFIG") and not path.exists():  # /dev/null leaves the file out
+    if path.is_char_device():  # /dev/null leaves the file out
+        return {}
+    if not path.exists():
+        if environment.get(f"{PREFIX}CONFIG"):
             raise UsageError(f"DIFFBCP_CONFIG names {path}, which is not there", hint="unset DIFFBCP_CONFIG")
         return {}
     try:
         return read_toml(path)
     except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
+        where = "" if str(path) in error.message else f"{path}: "
+        raise UsageError(f"{where}{error.message}", hint=error.hint) from error
 
 
 def _of_variables(environment: Mapping[str, str]) -> Given:

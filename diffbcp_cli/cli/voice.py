@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -46,8 +49,16 @@ class Voice:
             self._write("".join(traceback.format_exception(error)).rstrip())
 
     def _write(self, text: str) -> None:
-        if self.log is not None:
+        """Write a line into the log. One that can no longer be written is given up: the work goes on."""
+        if self.log is None:
+            return
+        try:
             self.log.write(f"{datetime.now().astimezone().isoformat(timespec='milliseconds')} {text}\n")
+        except OSError as error:
+            lost, self.log = self.log, None
+            sys.stderr.write(f"the log ends here: {(error.strerror or str(error)).lower()}\n")
+            with suppress(OSError):
+                lost.close()
 
 
 def emit(event: Mapping[str, Any]) -> None:
@@ -90,7 +101,7 @@ def begin(*, quiet: bool, lines: bool, verbose: bool, log: Path | None) -> None:
     voice.quiet, voice.lines, voice.verbose = quiet, lines, verbose
     if log is not None:
         try:
-            voice.log = log.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
+            voice.log = _opened(log)
         except OSError as error:
             raise UsageError(
                 f"the log file {log} cannot be written: {(error.strerror or str(error)).lower()}",
@@ -98,8 +109,28 @@ def begin(*, quiet: bool, lines: bool, verbose: bool, log: Path | None) -> None:
             ) from error
 
 
+def _opened(log: Path) -> TextIO:
+    """Open a log to add lines to it: a new file, a log of ours, or a device; no other file is changed."""
+    if log.is_file() and not _is_ours(log):
+        raise UsageError(
+            f"{log} is not a log that diffbcp wrote, and lines would be added to it",
+            hint="name a new file: --log-file run.log",
+        )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(log, flags, 0o666)  # without a wait for someone who reads a pipe
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace", buffering=1)
+
+
+def _is_ours(log: Path) -> bool:
+    """Whether a file is empty, or begins with a time as every line of ours does."""
+    with log.open("rb") as file:
+        return re.match(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:|$", file.read(20)) is not None
+
+
 def end() -> None:
     """Speak as before the command."""
     if voice.log is not None:
-        voice.log.close()
+        with suppress(OSError):
+            voice.log.close()
     voice.quiet, voice.lines, voice.verbose, voice.log = False, False, False, None

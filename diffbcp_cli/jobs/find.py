@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DiffbcpError, InputError, UsageError
+from ..errors import DiffbcpError, InputError, UsageError, typed
 from ..photos.folders import images_in, is_image
 from ..photos.targets import is_result
 
@@ -119,7 +119,9 @@ def _in_folder(folder: Path, skip: set[str]) -> Iterator[Found]:
         why = (error.strerror or str(error)).lower()
         yield Found(where, where.as_posix(), InputError(f"the folder {where} cannot be read: {why}"))
     if not paths and not problems:
-        yield Found(folder, folder.as_posix(), InputError(f"{folder} holds no images", hint=f"ls {folder}"))
+        yield Found(
+            folder, folder.as_posix(), InputError(f"{folder} holds no images", hint=f"ls {typed(folder)}")
+        )
 
 
 def _matching(pattern: str, skip: set[str]) -> Iterator[Found]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import DiffbcpError, MaskError, UsageError
+from ..errors import DiffbcpError, MaskError, UsageError, typed
 from ..options import Options
 from ..photos import detect, files, masks, paint
 from ..photos import photo as images
@@ -114,7 +114,7 @@ def check_outputs(opened: Opened, options: Options, watch: Watch) -> None:
     derived = [path for path in outputs if not typed or path != job.target.mean]
     files.refuse_links_out(derived, job.target.folder)
     images.check_side(job.target.mean, photo)
-    files.refuse_folders(outputs)
+    files.refuse_places(outputs)
     if finds:
         _refuse_mask_of_theirs(job.target)
     files.ensure_writable(job.target.folder)
@@ -136,7 +136,7 @@ def _refuse_mask_of_theirs(target: Target) -> None:
     if path.exists() and path.name not in (record or {}).get("files", []):
         raise UsageError(
             f"{path} is there already, and the mask that is found would replace it",
-            hint=f"use it: --mask {path}, or name another folder with -o",
+            hint=f"use it: --mask {typed(path)}, or name another folder with -o",
         )
 
 
@@ -148,7 +148,7 @@ def _found(job: Job, photo: Photo, watch: Watch) -> Bools:
     if found.observed.all():
         raise MaskError(
             f"nothing was found in {photo.name} that looks damaged",
-            hint=f"diffbcp mask detect {photo.name} --sensitivity 2 -o mask.png finds more",
+            hint=f"diffbcp mask detect {typed(photo.name)} --sensitivity 2 -o mask.png finds more",
         )
     return np.ascontiguousarray(np.broadcast_to(found.observed, photo.pixels.shape))
 

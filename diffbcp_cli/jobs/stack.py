@@ -135,7 +135,7 @@ def _prepared(job: Job, stack: Stack) -> _Work:
     results = (work.mean, work.std, work.record)
     files.refuse_inputs(results, files.inodes(job.inputs))
     files.refuse_links_out((work.std, work.record, work.pages), target.folder)
-    files.refuse_folders(results)
+    files.refuse_places(results)
     files.ensure_writable(target.folder)
     return work
 

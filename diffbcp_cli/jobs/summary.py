@@ -18,6 +18,7 @@ from .plan import SUMMARY
 from .report import Report, Status
 
 STATUSES: tuple[Status, ...] = ("done", "skipped", "failed", "interrupted", "left")
+LONGEST_HEAD = 100  # bytes of the table that are looked at
 COLUMNS = (
     "name",
     "status",
@@ -66,14 +67,18 @@ def refuse_foreign(out: Path, shard: tuple[int, int] | None) -> None:
 
 
 def _is_our_table(path: Path) -> bool:
+    if path.exists() and not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
-            return file.readline().startswith(f"{COLUMNS[0]},{COLUMNS[1]},".encode())
+            return file.read(LONGEST_HEAD).startswith(f"{COLUMNS[0]},{COLUMNS[1]},".encode())
     except OSError:  # not there, most likely; if it cannot be written either, that will be said
         return True
 
 
 def _is_our_record(path: Path) -> bool:
+    if path.exists() and not path.is_file():
+        return False
     try:
         found = json.loads(path.read_bytes())
     except OSError:

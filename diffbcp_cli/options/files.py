@@ -26,9 +26,9 @@ class Recipe:
 
 def read_recipe(path: Path) -> Recipe:
     """Read a TOML file, or the JSON file of a result, whose options make that result again bit for bit."""
-    _check_regular(path)
     if path.suffix.lower() != ".json":
         return Recipe(read_toml(path))
+    _check_regular(path)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -55,6 +55,7 @@ def _check_regular(path: Path) -> None:
 
 def read_toml(path: Path) -> Given:
     """Read options from a TOML file."""
+    _check_regular(path)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..errors import InputError
+from .files import require_regular
 from .tensors import write_tensors
 
 FORMAT = 2
@@ -38,6 +39,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a checkpoint. One that is damaged, of another program or of another format is refused."""
     hint = "run without --resume to start again"
     try:
+        require_regular(path)
         with safe_open(path, framework="pt") as file:
             found = (file.metadata() or {}).get(_KEY)
             if found is None:

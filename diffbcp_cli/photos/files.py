@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import InputError, OutputError, UsageError
 
+MOST_OWN = 2**28  # bytes of a record; one with long traces is the largest
 LONGEST_NAME = 220  # bytes of a name that a temporary file keeps; file systems take 255
 _NEARLY_FULL = 2**20  # bytes that are left
 _group: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("group", default=None)
@@ -126,14 +127,33 @@ def refuse_links_out(outputs: Iterable[Path], folder: Path) -> None:
             )
 
 
-def refuse_folders(outputs: Iterable[Path]) -> None:
-    """Refuse a result whose name is that of a folder."""
+def refuse_places(outputs: Iterable[Path]) -> None:
+    """Refuse a result whose name is that of a folder, a pipe or a device."""
     for path in outputs:
-        if path.is_dir():
+        if path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "not a regular file"
             raise UsageError(
-                f"{path} is a folder, and a result would have its name",
+                f"{path} is {what}, and a result would have its name",
                 hint="move it away, or name another folder with -o",
             )
+
+
+def read_own(path: Path, most: int = MOST_OWN) -> bytes:
+    """The content of a file that a run of ours may have written; an OSError if it is none.
+
+    Whoever can write to the folder may have put a pipe in its place, or a link to /dev/zero, whose end never comes.
+    """
+    require_regular(path, most)
+    return path.read_bytes()
+
+
+def require_regular(path: Path, most: int | None = None) -> None:
+    """Raise an OSError for a pipe, a device, or more bytes than `most`."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError("it is not a regular file")
+    if most is not None and about.st_size > most:
+        raise OSError(f"it has {about.st_size:,} bytes")
 
 
 def ensure_writable(folder: Path) -> Path:
@@ -196,4 +216,6 @@ def _advice(error: OSError) -> str:
         return "make the folder first, or name another with -o"
     if isinstance(error, PermissionError):
         return "name a folder that you may write to with -o"
-    return "free some space, or name another place with -o"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space, or name another place with -o"
+    return "name another place"

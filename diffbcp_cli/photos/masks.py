@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ..errors import InputError, MaskError, UsageError
+from ..errors import InputError, MaskError, UsageError, typed
 from . import files
 from .codecs.decode import decode, load_array
 from .photo import MAX_PIXELS, Floats, Photo, read_bytes
@@ -106,7 +106,7 @@ def check_mask(observed: Bools, photo: Photo) -> Bools:
     if observed.all():
         raise MaskError(
             f"the mask marks no pixel of {photo.name}: there is nothing to fill",
-            hint=f"paint what is missing white, or remove noise only: diffbcp denoise {photo.name}",
+            hint=f"paint what is missing white, or remove noise only: diffbcp denoise {typed(photo.name)}",
         )
     return observed
 
@@ -118,7 +118,7 @@ def check_finite(photo: Photo, observed: Bools) -> None:
         entries = "value" if bad == 1 else "values"
         raise InputError(
             f"{photo.name} has {bad} {entries} outside the mask that are NaN or infinite",
-            hint=f"mark them as missing: diffbcp mask from {photo.name} --nan -o mask.png",
+            hint=f"mark them as missing: diffbcp mask from {typed(photo.name)} --nan -o mask.png",
         )
 
 
@@ -186,7 +186,7 @@ def _fit(observed: Bools, photo: Photo) -> Bools:
         raise MaskError(
             f"the mask is {width}x{height} but {photo.name} is {photo.width}x{photo.height}",
             hint=f"scale it to {photo.width}x{photo.height}, or paint it on the photograph: "
-            f"diffbcp open {photo.name}",
+            f"diffbcp open {typed(photo.name)}",
         )
     if count not in (1, 3):
         raise MaskError(f"the mask has {count} channels", hint="save one channel, or three for RGB")

@@ -12,7 +12,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from ..errors import InputError, UsageError
+from ..errors import InputError, UsageError, typed
 from . import files
 from .codecs import metadata
 from .codecs.decode import decode
@@ -176,7 +176,7 @@ def check_side(path: Path, like: Photo) -> None:
     if most is not None and max(like.width, like.height) > most:
         raise UsageError(
             f"{like.name} is {like.width}x{like.height}, and {suffix} holds at most {most} pixels a side",
-            hint=f"-o {path.with_suffix('.png').name}",
+            hint=f"-o {typed(path.with_suffix('.png'))}",
         )
 
 
@@ -217,7 +217,8 @@ def read_bytes(path: Path) -> bytes:
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist", hint="check the name: ls") from error
     except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder, not an image", hint=f"name a file in it: ls {path}") from error
+        hint = f"name a file in it: ls {typed(path)}"
+        raise InputError(f"{path} is a folder, not an image", hint=hint) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(

@@ -76,7 +76,7 @@ class Record(TypedDict, total=False):
 def read_record(path: Path) -> Record | None:
     """Read the record of a result. None: there is no such file, or it is not a record of ours."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(files.read_own(path))
     except (OSError, ValueError, RecursionError):
         return None
     return found if _is_ours(found) else None

@@ -11,7 +11,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from ..errors import MaskError, UsageError
+from ..errors import MaskError, UsageError, typed
 from ..units import Bools, Floats
 from . import files
 from .codecs.stack import Stack, as_float, join, read_stack, split
@@ -51,7 +51,7 @@ def check_place(path: Path, stack: Stack) -> None:
     if path.suffix.lower() not in taken:
         raise UsageError(
             f"{path.name} cannot hold {len(stack.pages)} pictures in the layout of the input",
-            hint=f"-o {path.with_suffix(suffix_for(stack)).name}, or a folder",
+            hint=f"-o {typed(path.with_suffix(suffix_for(stack)))}, or a folder",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ModelError
+from ..errors import ModelError, typed
 
 HUB_ID = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
 
@@ -102,7 +102,7 @@ def find(name: str) -> Source:
         return Source(name, folder=path)
     if kind:
         raise ModelError(
-            f"{name} is a file; a prior is a folder with config.json", hint=f"--prior {path.parent}"
+            f"{name} is a file; a prior is a folder with config.json", hint=f"--prior {typed(path.parent)}"
         )
     if name.startswith((".", "~", "/")):
         raise ModelError(f"there is no folder {shortened(name)}", hint="diffbcp models list")

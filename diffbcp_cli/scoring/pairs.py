@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..photos import files
 from ..photos.folders import images_in
 from ..photos.masks import ALPHA
 from ..photos.targets import is_result
@@ -54,12 +55,12 @@ def match(results: Path, truth: Path, *, mask: Path | None = None) -> Matches:
     for path in (results, truth, mask):
         if path is not None and not path.exists() and not (path is mask and str(mask) == ALPHA):
             raise InputError(f"{path} does not exist")
-    if results.is_file() != truth.is_file():
-        file, folder = (results, truth) if results.is_file() else (truth, results)
+    if results.is_dir() != truth.is_dir():
+        file, folder = (results, truth) if truth.is_dir() else (truth, results)
         raise InputError(
             f"{file} is a file but {folder} is a folder", hint="give two files or two folders to compare"
         )
-    if results.is_file():
+    if not results.is_dir():
         name = _name_of(results)
         found = _mask_for(name, None, mask)
         return Matches((pair_of(name, results, truth, found),), {}, (), ())
@@ -84,7 +85,7 @@ def read_run(path: Path | None) -> Run:
     if path is None:
         return Run()
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(files.read_own(path))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged", hint="remove it, or restore the photograph again") from error
     if not isinstance(record, dict):

@@ -193,7 +193,7 @@ class Store:
         if not path.exists():
             return
         try:
-            state = json.loads(path.read_text(encoding="utf-8"))
+            state = json.loads(files.read_own(path))
             self.next_id = int(state["next_id"])
             self.items = {item.id: item for item in _built(Item, state["items"]) if Path(item.photo).exists()}
             runs = [run for run in _built(Run, state["runs"]) if run.item in self.items]

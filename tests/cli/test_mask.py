@@ -262,7 +262,7 @@ def test_input_errors_end_with_3(
 def test_outputs_that_cannot_be_written_end_with_2(
     tmp_path: Path, photo: Path, mask: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = photo.read_bytes()
+    before, mask_before = photo.read_bytes(), mask.read_bytes()
     box = ["make", "--kind", "box", "--size", "64x64", "-o"]
     assert "cannot be written" in fails(capsys, 2, *box, photo / "m.png")
     assert "cannot be written" in fails(capsys, 2, *box, "/proc/x/m.png")
@@ -270,4 +270,7 @@ def test_outputs_that_cannot_be_written_end_with_2(
     assert "over itself" in fails(capsys, 2, "apply", photo, "--noise", "0.1", "-o", photo)
     assert "over itself" in fails(capsys, 2, "show", photo, "--mask", mask, "-o", mask)
     assert "over itself" in fails(capsys, 2, "make", "--kind", "box", "--like", photo, "-o", photo)
+    (tmp_path / "same.png").hardlink_to(mask)
+    assert "over itself" in fails(capsys, 2, "combine", photo, mask, "-o", tmp_path / "same.png")
+    assert (tmp_path / "same.png").read_bytes() == mask_before
     assert photo.read_bytes() == before

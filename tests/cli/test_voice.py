@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import SHORT
@@ -102,6 +104,31 @@ def test_verbose_says_more_and_not_together_with_quiet(photo, tmp_path, capsys):
 def test_a_log_that_cannot_be_written_is_said_before_the_work(photo, tmp_path, capsys):
     assert run(["denoise", str(photo), "--log-file", str(tmp_path / "no" / "run.log")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_no_file_but_a_log_of_ours_gets_lines_of_a_log(photo, mask, tmp_path, capsys):
+    (tmp_path / "link.png").hardlink_to(photo)
+    (tmp_path / "run.toml").write_text("rank = 3\n")
+    command = ["inpaint", str(photo), "--mask", str(mask), "-o", str(tmp_path / "out"), *SHORT]
+    for name in (photo.name, "link.png", mask.name, "run.toml"):
+        before = (tmp_path / name).read_bytes()
+        assert run([*command, "--log-file", str(tmp_path / name)]) == 2
+        assert "is not a log that diffbcp wrote" in capsys.readouterr().err
+        assert (tmp_path / name).read_bytes() == before
+    log = tmp_path / "run.log"
+    for _ in range(2):  # the second run adds its lines
+        assert run([*command, "--overwrite", "--log-file", str(log)]) == 0
+    assert log.read_text().count("finished: done") == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+def test_a_run_outlives_its_log(photo, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(["denoise", str(photo), "-o", str(out), *SHORT, "--log-file", "/dev/full"]) == 0
+    assert capsys.readouterr().err.count("the log ends here: no space left on device") == 1
+    assert (out / "photo.mean.png").is_file()
+    os.mkfifo(tmp_path / "pipe")
+    assert run(["denoise", str(photo), "-o", str(out), *SHORT, "--log-file", str(tmp_path / "pipe")]) == 2
 
 
 @pytest.fixture

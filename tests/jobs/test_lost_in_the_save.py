@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -190,3 +191,26 @@ def test_one_damaged_file_fails_alone_in_eval_and_any_name_is_written(tmp_path, 
     assert "\x1b" not in said.out + said.err
     assert json.dumps("a")[1:-1] in said.err
     assert b"\xff" in (tmp_path / "report.csv").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a b; touch owned #.png", "$(touch owned).png", "-rf.png", "it's.png"])
+def test_a_command_that_is_suggested_can_be_typed_whatever_the_names_are(tmp_path, monkeypatch, name, capsys):
+    monkeypatch.chdir(tmp_path)
+    save(Path(name))
+    Image.new("L", (20, 20)).save("small.png")
+    Image.new("L", Image.open(name).size).save("black.png")
+    Path(name).with_suffix("").mkdir()
+    empty = Path(name).stem
+    for words in (
+        ["inpaint", "-m", "small.png", "--", name],
+        ["inpaint", "-m", "black.png", "--", name],
+        ["denoise", "--", empty],
+        ["mask", "show", "-m", empty, "-o", "x.png", "--", name],
+        ["denoise", "small.png", "--prior", f"./{name}"],
+    ):
+        assert run(words) in (2, 3, 4)
+        said = capsys.readouterr().err.replace("\n", " ")
+        assert "try:" in said, said
+        typed = shlex.split(said.partition("try:")[2].replace("--prior ", "").strip())
+        wanted = {f"./{one}" if one[0] == "-" else one for one in (name, empty, ".")}
+        assert wanted & {*typed}, (words, typed)

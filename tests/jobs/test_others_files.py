@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 
 import pytest
 from photo_files import save
 
 from diffbcp_cli.cli.app import run
 
+CHECKPOINT = "0.checkpoint.safetensors"
 TINY = ["--prior", "none", "--iterations", "2", "--burn-in", "1", "--rank", "4", "--quiet", "--jobs", "1"]
 
 
@@ -75,3 +78,50 @@ def test_no_table_of_eval_is_written_over_what_it_reads(tmp_path, capsys, option
     assert run(["eval", picture, picture, "--lpips", "none", option, str(tmp_path / "link")]) == 2
     assert "would be written over" in capsys.readouterr().err
     assert (tmp_path / "a.png").read_bytes() == before
+
+
+@pytest.fixture
+def in_time():
+    """An end after some seconds, where a bug would wait for ever."""
+
+    def late(number, frame):
+        raise TimeoutError("it waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are Unix's")
+@pytest.mark.parametrize(
+    "name", ["0.json", CHECKPOINT, "0.mean.png", "0.std.tiff", "summary.json", "summary.csv"]
+)
+def test_a_pipe_in_the_place_of_a_result_is_neither_read_nor_replaced(tmp_path, capsys, in_time, name):
+    photo = save(tmp_path / "photos" / "0.png", 0)
+    out = tmp_path / "out"
+    out.mkdir()
+    os.mkfifo(out / name)
+    given = str(photo.parent if name.startswith("summary") else photo)
+    assert run(["denoise", given, "-o", str(out), "--resume", *TINY]) == 2
+    assert f"{name} " in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == [name]
+
+
+def test_two_pictures_to_compare_may_be_no_regular_files_and_are_refused(tmp_path, capsys, in_time):
+    save(tmp_path / "a.png", 0)
+    os.mkfifo(tmp_path / "b.png")
+    assert run(["eval", str(tmp_path / "a.png"), str(tmp_path / "b.png"), "--lpips", "none"]) == 3
+    assert "b.png is not a regular file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["compare.csv", "compare.html", "compare.md", "compare.tex", "compare.json"])
+def test_a_comparison_replaces_no_file_of_another_program(tmp_path, capsys, name):
+    photo, mask = save(tmp_path / "0.png", 0), save(tmp_path / "m.png", 1)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("a table of theirs")
+    command = ["compare", str(photo), "--mask", str(mask), "--methods", "telea", "-o", str(tmp_path / "out")]
+    assert run([*command, "--quiet"]) == 2
+    assert "was not written by diffbcp" in capsys.readouterr().err
+    assert (tmp_path / "out" / name).read_text() == "a table of theirs"

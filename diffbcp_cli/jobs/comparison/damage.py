@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import InputError, UsageError
+from ...errors import InputError, UsageError, typed
 from ...photos import damage, files, mask_kinds, masks
 from ...photos import photo as images
 from ...photos.masks import Polarity
@@ -105,7 +105,9 @@ def _photos(wanted: Wanted, out: Path) -> tuple[Found, ...]:
     stems = [Path(one.name).with_suffix("").as_posix() for one in found]
     for one, stem in zip(found, stems, strict=True):
         if stems.count(stem) > 1:
-            raise InputError(f"two photographs would have the results of {stem}", hint=f"rename {one.path}")
+            raise InputError(
+                f"two photographs would have the results of {stem}", hint=f"rename {typed(one.path)}"
+            )
     return found
 
 
