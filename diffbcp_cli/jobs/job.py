@@ -108,10 +108,10 @@ def check_outputs(opened: Opened, options: Options, watch: Watch) -> None:
     finds = job.mask == masks.AUTO
     outputs = job.target.files_for(save, floats=photo.depth == "float32", finds=finds)
     files.refuse_inputs(outputs, files.inodes(job.inputs))
-    typed = job.target.mean != job.target.file(
+    chosen = job.target.mean != job.target.file(
         "mean.png"
     )  # -o file.png: the user's own word, and may be a link
-    derived = [path for path in outputs if not typed or path != job.target.mean]
+    derived = [path for path in outputs if not chosen or path != job.target.mean]
     files.refuse_links_out(derived, job.target.folder)
     images.check_side(job.target.mean, photo)
     files.refuse_places(outputs)
