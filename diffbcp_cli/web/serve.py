@@ -65,6 +65,7 @@ def listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # before the address is told: whoever comes early waits and is not turned away
     except OSError as error:
         listening.close()
         raise UsageError(

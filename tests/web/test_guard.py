@@ -86,3 +86,8 @@ def test_a_port_that_is_taken_is_said(served):
 def test_a_web_socket_is_not_spoken(served):
     headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec_WebSocket_Version": "13"}
     assert served.ask("api/state", Sec_WebSocket_Key="AAAAAAAAAAAAAAAAAAAAAA==", **headers).status != 101
+
+
+def test_whoever_comes_before_the_server_has_begun_waits_and_is_not_turned_away():
+    with listen(0) as listening, socket.create_connection(listening.getsockname(), timeout=5):
+        pass
