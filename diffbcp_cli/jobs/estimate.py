@@ -5,8 +5,8 @@ The model is simple and its constants were measured on one core of a 2020s proce
     seconds = chains * iterations * (0.15 ms * rank + 13 ns * rank * entries / 3 + calls * C) + after * C
     bytes   = 250 MB + 0.9 kB * pixels, and with a prior 30 MB + 1 kB * pixels more
 
-entries: pixels times channels. C = 1.8 us * pixels * size: one network call, where size is the number of parameters
-of the network over that of the bundled one; 1 us where it computes in bfloat16. after: the calls that follow the
+entries: pixels times channels. C = 3.2 us * pixels * size: one network call, where size is the number of parameters
+of the network over that of the bundled one; 1.8 us where it computes in bfloat16. after: the calls that follow the
 chains. Windows around damage add up. A large photograph takes what `run.memory.need` says. A GPU is faster. `--save
 samples` takes memory of its own.
 """
@@ -35,8 +35,8 @@ from .job import Job, Opened, Warnings, read_job
 from .report import explain
 from .session import resolved
 
-_BUNDLED_PARAMETERS = 6_441_496
-_PER_COMPONENT, _PER_ENTRY, _PER_CALL = 1.5e-4, 1.3e-8 / 3, 1.8e-6
+_BUNDLED_PARAMETERS = 7_063_736
+_PER_COMPONENT, _PER_ENTRY, _PER_CALL = 1.5e-4, 1.3e-8 / 3, 3.2e-6
 _IN_BF16 = 0.55  # of the time of a call
 _OF_A_PAIR = 2.6  # calls a step of the pair of chains, with its probes
 _TO_START = 6  # calls before its first step

@@ -11,7 +11,7 @@ from ..options import Options, uses
 _PROCESS = 300 * 2**20  # bytes of a process that has imported everything and holds no picture
 _SMALLEST_SIDE = 512  # of a window: smaller ones would learn poor atoms
 _IMAGES = 18  # float32 copies of the picture that a run holds at its peak: moments, X, Z, the network's input
-_NETWORK = 700 * 2**20  # bytes that the bundled network takes for one of its tiles
+_NETWORK = 900 * 2**20  # bytes that the bundled network takes for one of its tiles
 _MATRICES = 6  # of U x V floats that an observation in chunks holds
 _WHOLE_MATRICES = 14  # of U x V floats that a sweep over everything at once holds
 
