@@ -129,6 +129,7 @@ def write_photo(path: Path, pixels: NDArray[Any], like: Photo) -> Path:
     """
     path = Path(path)
     suffix = check_suffix(path)
+    check_side(path, like)
     values = np.asarray(pixels, np.float32).reshape(*np.shape(pixels)[:2], -1)
     if values.shape[:2] != like.pixels.shape[:2]:
         raise ValueError(f"pixels of shape {values.shape} are not of the size of {like.pixels.shape}")
@@ -176,7 +177,7 @@ def check_side(path: Path, like: Photo) -> None:
     if most is not None and max(like.width, like.height) > most:
         raise UsageError(
             f"{like.name} is {like.width}x{like.height}, and {suffix} holds at most {most} pixels a side",
-            hint=f"-o {typed(path.with_suffix('.png'))}",
+            hint="PNG and TIFF hold it: -o photo.png; for a pipe --format png",
         )
 
 

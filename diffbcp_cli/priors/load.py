@@ -170,9 +170,8 @@ def _first_line(error: Exception) -> str:
 
 def fit_weights(network: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Load the weights into the network; every key and shape must match, and every number be finite."""
-    import torch
-
-    wanted = {key: tuple(value.shape) for key, value in network.state_dict().items()}
+    own = network.state_dict()
+    wanted = {key: tuple(value.shape) for key, value in own.items()}
     given = {key: tuple(value.shape) for key, value in state.items()}
     shared = wanted.keys() & given.keys()
     shapes = sorted(f"{key} {given[key]} for {wanted[key]}" for key in shared if given[key] != wanted[key])
@@ -181,20 +180,31 @@ def fit_weights(network: nn.Module, state: Mapping[str, Tensor]) -> None:
         "unexpected": sorted(given.keys() - wanted.keys()),
         "of another shape": shapes,
     }
-    odd = [k for k, v in state.items() if v.layout != torch.strided or v.is_quantized or v.is_meta]
-    odd += [k for k, v in state.items() if k not in odd and not torch.isfinite(v).all()]
-    if odd:
-        raise ModelError(
-            f"the weights are damaged: {_first_few(sorted(odd), 'not plain finite numbers')}",
-            hint="copy them again",
-        )
     differences = [_first_few(keys, what) for what, keys in found.items() if keys]
     if differences:
         raise ModelError(
             f"the weights do not fit the network: {'; '.join(differences)}",
             hint="config.json must describe the network that the weights were saved from",
         )
-    network.load_state_dict({key: value.float() for key, value in state.items()}, strict=True, assign=True)
+    odd = [key for key, value in state.items() if not _is_plain(value, own[key])]
+    if odd:
+        raise ModelError(
+            f"the weights are damaged: {_first_few(sorted(odd), 'not plain finite numbers')}",
+            hint="copy them again",
+        )
+    single = {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
+    network.load_state_dict(single, strict=True, assign=True)
+
+
+def _is_plain(value: Tensor, like: Tensor) -> bool:
+    """Whether a tensor is all there, with finite floating-point numbers where the network has such."""
+    import torch
+
+    kinds = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    there = value.layout == torch.strided and not value.is_quantized and not value.is_meta
+    if not there or not like.is_floating_point():
+        return there and value.dtype == like.dtype
+    return value.dtype in kinds and bool(torch.isfinite(value).all())
 
 
 def _first_few(keys: list[str], what: str) -> str:

@@ -85,3 +85,29 @@ def test_shards_share_out_every_name_once_whatever_the_others_are():
 def test_a_shard_that_is_none_is_a_usage_error(text):
     with pytest.raises(UsageError):
         inputs.parse_shard(text)
+
+
+def test_a_folder_that_one_may_not_enter_is_named_and_the_others_are_searched(photos, monkeypatch):
+    save(photos / "locked" / "x.png")
+    scan = os.scandir
+
+    def forbidden(path):  # root may enter any folder
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    expected = found(photos)
+    monkeypatch.setattr(os, "scandir", forbidden)
+    listed = inputs.find_photos([str(photos)]).photos
+    problems = [one for one in listed if one.problem is not None]
+    assert [one.problem.message for one in problems] == [
+        f"the folder {photos / 'locked'} cannot be read: permission denied"
+    ]
+    assert {one.name for one in listed} - {one.name for one in problems} == {*expected} - {"locked/x.png"}
+
+
+def test_names_that_end_in_nul_need_their_option():
+    with pytest.raises(UsageError, match="end in NUL") as caught:
+        inputs.read_list(b"a.png\0b.png\0", null=False)
+    assert "-0" in caught.value.hint
+    assert inputs.read_list(b"a.png\0b.png\0", null=True) == ["a.png", "b.png"]

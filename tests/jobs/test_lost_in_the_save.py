@@ -32,6 +32,9 @@ def test_a_picture_too_wide_for_its_format_is_refused_before_the_work(tmp_path, 
     Image.fromarray(np.zeros((16, 16400), np.uint8)).save(tmp_path / "wide.png")
     assert run(["denoise", str(tmp_path / "wide.png"), "-o", str(tmp_path / "x.webp"), *TINY]) == 2
     assert "holds at most 16383 pixels a side" in capsys.readouterr().err
+    apply = ["mask", "apply", str(tmp_path / "wide.png"), "--noise", "0.1", "-o", str(tmp_path / "y.webp")]
+    assert run(apply) == 2
+    assert "holds at most 16383 pixels a side" in capsys.readouterr().err
     photo = read_photo(tmp_path / "wide.png")
     with pytest.raises(UsageError, match="65500"):
         check_side(Path("x.jpg"), replace(photo, pixels=np.zeros((1, 65536, 1), np.float32)))
@@ -130,15 +133,32 @@ def test_damaged_lzma_is_a_sentence(tmp_path):
         read_photo(tmp_path / "a.tiff")
 
 
-def test_networks_too_large_to_build_are_counted_and_refused():
+def test_networks_too_large_to_build_are_counted_and_refused(tmp_path, capsys):
     for bad in (
         {"channels": (6000, 6000, 6000), "blocks": (1, 2, 2)},
         {"channels": (8,), "blocks": (10**9,)},
         {"channels": (-8,), "blocks": (1,)},
         {"channels": ("8",), "blocks": (1,)},
+        {"channels": (1, 1), "blocks": (8192, 8192)},
     ):
         with pytest.raises(ValueError):
             NaturalConfig(**bad)
+    for number, config in enumerate(
+        (
+            {"architecture": "adm", "num_res_blocks": 10**9},
+            {"architecture": "adm", "model_channels": 32 * 10**7},
+            {"architecture": "ddpm", "layers_per_block": 10**9},
+            {"architecture": "ddpm", "block_out_channels": [10**9, 32, 32, 32]},
+            {"architecture": "drunet", "blocks": 10**9},
+            {"architecture": "ffdnet", "layers": 10**9},
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config))
+        save_file({}, folder / "model.safetensors")
+        assert run(["models", "verify", str(folder)]) == 4
+        assert "sizes are whole numbers" in capsys.readouterr().err
 
 
 def test_weights_that_are_not_numbers_are_refused():
@@ -149,6 +169,14 @@ def test_weights_that_are_not_numbers_are_refused():
         fit_weights(network, state)
     with pytest.raises(ModelError, match="damaged"):
         fit_weights(network, {**network.state_dict(), "weight": torch.eye(2).to_sparse()})
+    for kind in (torch.complex64, torch.int8, torch.bool, torch.float8_e4m3fn):
+        with pytest.raises(ModelError, match="damaged"):
+            fit_weights(network, {**network.state_dict(), "weight": torch.eye(2).to(kind)})
+    with pytest.raises(ModelError, match="do not fit"):  # whose numbers nobody looks at
+        fit_weights(network, {**network.state_dict(), "more": torch.zeros(1).expand(10**13)})
+    counting = torch.nn.BatchNorm1d(2)
+    fit_weights(counting, counting.state_dict())
+    assert counting.num_batches_tracked.dtype == torch.int64
 
 
 def test_a_checkpoint_that_was_changed_is_refused(tmp_path):
@@ -214,3 +242,26 @@ def test_a_command_that_is_suggested_can_be_typed_whatever_the_names_are(tmp_pat
         typed = shlex.split(said.partition("try:")[2].replace("--prior ", "").strip())
         wanted = {f"./{one}" if one[0] == "-" else one for one in (name, empty, ".")}
         assert wanted & {*typed}, (words, typed)
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("an encoder"), OSError(28, "No space left on device")])
+def test_a_save_that_fails_keeps_the_work_and_resume_goes_on_to_the_same_bytes(
+    tmp_path, monkeypatch, capsys, failure
+):
+    photo, out = save(tmp_path / "a.png"), tmp_path / "out"
+    whole = ["denoise", str(photo), *TINY, "--iterations", "6", "--burn-in", "2"]
+    assert run([*whole, "-o", str(tmp_path / "whole")]) == 0
+    command = [*whole, "-o", str(out), "--checkpoint-every", "0.000001s"]
+
+    def fail(*ignored, **also):
+        raise failure
+
+    with monkeypatch.context() as context:
+        context.setattr("diffbcp_cli.photos.results.images.encode_std", fail)
+        assert run(command) == 3
+    assert "Traceback" not in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["a.checkpoint.safetensors"]
+    assert run([*command, "--resume"]) == 0
+    for name in ("a.mean.png", "a.std.tiff"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (out / "a.checkpoint.safetensors").exists()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 from training_data import LEVELS, MASKED, SMALL
@@ -114,3 +116,15 @@ def test_more_photographs_are_held_out_if_asked(tmp_path):
     for index in range(40):
         Image.new("RGB", (16, 16), (index, 0, 0)).save(tmp_path / f"{index}.png")
     assert [len(training.load_photos(tmp_path, SMALL, hold_out=most).held_out) for most in (2, 16)] == [2, 4]
+
+
+def test_a_tiff_that_cannot_be_unpacked_ends_no_training_and_any_name_is_read(folder):
+    tifffile.imwrite(folder / "lzma.tiff", np.zeros((40, 40), np.uint16), compression="lzma")
+    data = bytearray((folder / "lzma.tiff").read_bytes())
+    at = data.index(b"\xfd7zXZ")
+    data[at + 20 : at + 60] = bytes(40)
+    (folder / "lzma.tiff").write_bytes(data)
+    next(iter(folder.glob("*.png"))).rename(folder / os.fsdecode(b"\xff\x1b[31m.png"))
+    photos = training.load_photos(folder, SMALL)
+    assert set(photos.skipped) == {"lzma.tiff"}
+    assert len(photos.train) + len(photos.held_out) == 12

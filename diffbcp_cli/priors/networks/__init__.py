@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..precondition import Denoiser
 
+MOST_BLOCKS = 64  # of one kind in a network; they are counted before it is built
 GROUP = "diffbcp.priors"  # entry points of other packages: a name of config.json and its builder
 
 ARCHITECTURES = {

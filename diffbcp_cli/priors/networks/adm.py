@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from ...errors import ModelError
 from ..base import Traits
 from ..precondition import VP
-from . import Architecture, check_channels
+from . import MOST_BLOCKS, Architecture, check_channels, whole_numbers
 
 NORM_GROUPS = 32
+MOST = 8192  # of a size
 # Options of the published training scripts that do not change the trained network.
 _TRAINING_ONLY = {"architecture", "dropout", "use_fp16", "use_checkpoint", "num_heads_upsample"}
 
@@ -43,6 +44,8 @@ class AdmConfig:
     use_new_attention_order: bool = False
 
     def __post_init__(self) -> None:
+        whole_numbers(MOST, self.model_channels)
+        whole_numbers(MOST_BLOCKS, self.num_res_blocks, len(self.channel_mult))
         if self.model_channels % NORM_GROUPS:
             raise ModelError(f"model_channels must be a multiple of {NORM_GROUPS}, not {self.model_channels}")
         if not self.channel_mult or self.image_size % self.multiple:

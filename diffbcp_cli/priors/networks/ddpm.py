@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from ...errors import ModelError
 from ..base import Traits
 from ..precondition import VP, Denoiser
-from . import Architecture, check_channels
+from . import MOST_BLOCKS, Architecture, check_channels, whole_numbers
 
+MOST = 8192  # of a size
 _NOT_OPTIONS = {"architecture", "dropout"}
 # Options of diffusers that this network does not implement, with the values that need no implementation.
 _ONLY: dict[str, tuple[Any, ...]] = {
@@ -65,6 +66,8 @@ class DdpmConfig:
     add_attention: bool = True
 
     def __post_init__(self) -> None:
+        whole_numbers(MOST, *self.block_out_channels)
+        whole_numbers(MOST_BLOCKS, self.layers_per_block, len(self.block_out_channels))
         if not len(self.block_out_channels) == len(self.down_block_types) == len(self.up_block_types):
             raise ModelError("block_out_channels, down_block_types and up_block_types must be equally long")
         for name, plain in _BLOCKS.items():

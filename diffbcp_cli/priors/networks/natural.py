@@ -20,7 +20,12 @@ from ..base import Traits
 from ..precondition import EDM, Blind
 from . import Architecture
 
-MOST, MOST_LEVELS, MOST_WEIGHTS = 8192, 8, 2 * 10**9  # of a network; they are counted before it is built
+MOST, MOST_LEVELS, MOST_BLOCKS, MOST_WEIGHTS = (
+    8192,
+    8,
+    256,
+    2 * 10**9,
+)  # of a network; they are counted before it is built
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,12 @@ class NaturalConfig:
         weights = sum(
             36 * blocks * wide * wide for wide, blocks in zip(self.channels, self.blocks, strict=True)
         )
-        if len(self.channels) > MOST_LEVELS or weights > MOST_WEIGHTS or self.image_channels not in (1, 3):
-            raise ValueError(f"{len(self.channels)} levels with {weights:,} weights are too many")
+        blocks = sum(self.blocks)
+        too_many = len(self.channels) > MOST_LEVELS or blocks > MOST_BLOCKS or weights > MOST_WEIGHTS
+        if too_many or self.image_channels not in (1, 3):
+            raise ValueError(
+                f"{len(self.channels)} levels of {blocks} blocks with {weights:,} weights are too many"
+            )
 
     @property
     def multiple(self) -> int:
