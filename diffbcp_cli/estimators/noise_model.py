@@ -1,13 +1,12 @@
-"""What kind of noise a picture has: white, as strong as the light asks for, or correlated between neighbours.
+"""What kind of noise a picture has: white, as strong as the light asks for, or spread over neighbours.
 
-The level that the prior finds assumes white noise. Correlated noise (demosaicing, JPEG) lacks fine frequencies, so
-this level falls to the end of its search interval. In copies of a quarter and an eighth of the size it is found
-again. There clean pictures have a level too, of their texture; the differences of neighbours in the next smaller copy
-say how much. Averaging makes no noise stronger, so the level of a copy bounds that of the picture from below.
+A network for noise of any kind (methods/camera.py) takes it away from some crops. Where neighbours of what it takes
+away are alike, and where it is coloured, the noise is not white: a mosaic, a filter, or a JPEG has spread it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,126 +15,107 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from ..priors.base import Prior
+from ..priors.base import BlindPrior, Prior
+from ..priors.interpolate import interpolate
+from ..priors.precondition import Blind
 from ..units import Floats, level_to_unit, values_to_unit
 from .crops import representative_crops
 from .noise import LOWEST, NoiseLevel, most_likely_noise
 
-Kind = Literal["white", "poisson", "correlated"]
+Kind = Literal["none", "white", "poisson", "correlated"]
 
-MOST_HALVINGS = 3
-SMALLEST = 24  # pixels a side of the smallest copy
 CLEAR = 4 * LOWEST  # a level from which on its dependence on the light can be told
-_AT_LIMIT = 1.5 * LOWEST  # a copy of a lower level is left as it is
 _HIGH = 0.3  # on [-1, 1]: the level is looked for up to twice of it
-_COPIES = (4, 8)  # how much smaller the copies are that tell
-_CLEAN = (0.0044, 0.0056)  # levels that those of clean photographs have without texture, and
-_BY_TEXTURE = (0.2, 0.22)  # for each unit of texture so much more
-_NOT_WHITE = (0.6, 0.4)  # of the picture's level: white noise has 0.25 and 0.125
-_COARSE_TEXTURE = 0.025  # a level of the smallest copy above which it is texture
-_STEADY = 1.3  # a level at least so many times that of the next smaller copy: between 1 and 2 of white noise
-_MEDIAN = 0.6745  # of the absolute value of a standard normal
-_ROTATIONS = 2
 _BLOCK = 8
+_MARGIN = 3  # pixels around what is missing that do not count
+_FEWEST = 1000  # entries that can tell
+_BY_COLOUR, _SPREADS = 0.125, 0.66  # what `Taken.spreads` adds up; of twelve clean photographs 0.65 at most
+_LEAST = 0.012  # on [-1, 1]: less noise is not told from texture
+_MUCH, _ALIKE = 0.06, 0.2  # so much that neighbours are so alike is not texture
 _UNEVEN = 1.5  # ratio of the noise in bright and dark places above which it follows the light
 _FEWEST_BLOCKS = 20
 _LEAST_READ = 0.02  # read noise, as a share of the variance of all
 
 
 @dataclass(frozen=True)
-class Coarse:
-    """A picture (C, H, W) whose coarse noise has been removed, and the level of what is left on [-1, 1].
+class Taken:
+    """What a network for any noise takes away from a picture, on [-1, 1].
 
-    found: the level of the largest copy.
+    level: of all that it takes for noise, in flat places and in texture. sure: the same, where it is surer the more
+    it counts. alike: the correlation of neighbours. colour: the power of colour over that of brightness.
     """
 
-    picture: Tensor
     level: float
-    found: float
+    sure: float
+    alike: float
+    colour: float
+
+    @property
+    def spreads(self) -> bool:
+        """Whether it has spread over neighbours and colours: white noise and texture have less of both."""
+        alike = self.alike + _BY_COLOUR * self.colour > _SPREADS and self.sure > _LEAST
+        return alike or (self.sure > _MUCH and self.alike > _ALIKE)
+
+    @property
+    def usual(self) -> float:
+        """The level of the noise: that of texture is too high, that of flat places too low."""
+        return math.sqrt(self.level * self.sure)
 
 
 @torch.no_grad()
-def is_correlated(prior: Prior, picture: Tensor, white: float, *, rng: Generator) -> bool:
-    """Whether smaller copies of a picture (C, H, W) have more noise than white noise of that level would leave."""
-    sizes = [size for size in _COPIES if min(picture.shape[-2:]) // size >= SMALLEST]
-    copies = [_crops(functional.avg_pool2d(picture, size)) for size in sizes]
-    levels = [_level(prior, crops, rng) for crops in copies]
-    if len(sizes) == len(_COPIES) and levels[-1] > _COARSE_TEXTURE:
-        return False
-    rules = zip(levels, copies, _CLEAN, _BY_TEXTURE, _NOT_WHITE, strict=False)
-    return any(
-        level > max(clean + slope * _texture(functional.avg_pool2d(crops, 2)), share * white)
-        for level, crops, clean, slope, share in rules
+def taken_away(prior: BlindPrior, picture: Tensor, known: Tensor) -> Taken | None:
+    """What the network takes away from a picture where it is known, (C, H, W) each; None if too little is known.
+
+    Only entries whose neighbours are all known count.
+    """
+    crops = representative_crops(known)
+    values, there = crops.of(picture), crops.of(known)
+    values = interpolate(values, there)
+    here = -functional.max_pool2d(-there.float(), 2 * _MARGIN + 1, 1, _MARGIN).amax(1, keepdim=True)
+    if int(here.sum()) < _FEWEST:
+        return None
+    away = values - prior.denoise(values, Blind.UNKNOWN)
+    left = prior.spread(values, Blind.UNKNOWN).square()
+    count = here.sum() * away.shape[1]
+    power, rest = ((part * here).sum() / count for part in (away.square(), left))
+    across, down = here[..., 1:] * here[..., :-1], here[..., 1:, :] * here[..., :-1, :]
+    product = (away[..., 1:] * away[..., :-1] * across).sum() + (
+        away[..., 1:, :] * away[..., :-1, :] * down
+    ).sum()
+    neighbours = product / ((across.sum() + down.sum()) * away.shape[1]).clamp_min(1)
+    brightness = away.mean(1, keepdim=True)
+    rest_of_it = (away - brightness).square().mean(1, keepdim=True)
+    colour = (rest_of_it * here).sum() / (brightness.square() * here).sum().clamp_min(1e-9)
+    return Taken(
+        level=float((power + rest).sqrt()),
+        sure=_sure_level(away, left, here),
+        alike=float(neighbours / power.clamp_min(1e-12)),
+        colour=float(colour),
     )
 
 
-def _texture(image: Tensor) -> float:
-    """How much neighbours (N, C, H, W) differ, robustly: as the std of white noise that would differ as much."""
-    across = image[..., 1:] - image[..., :-1]
-    return float((across[..., 1:, :] - across[..., :-1, :]).abs().median()) / (2 * _MEDIAN)
+def _sure_level(away: Tensor, left: Tensor, here: Tensor) -> float:
+    """sqrt(sum_b (r_b^2 + v_b) / v_b / sum_b 1 / v_b) over whole blocks b of what is taken away and what is left."""
+    parts = (away.square().mean(1, keepdim=True), left.mean(1, keepdim=True), here)
+    taken, rest, whole = (functional.avg_pool2d(part, _BLOCK).flatten() for part in parts)
+    taken, rest = taken[whole == 1], rest[whole == 1]
+    if not len(rest):
+        return float((away.square() + left).mean().sqrt())
+    return float((((taken + rest) / rest).sum() / (1 / rest).sum()).sqrt())
 
 
-@torch.no_grad()
-def without_coarse_noise(prior: Prior, picture: Tensor, *, rng: Generator) -> Coarse:
-    """Denoise smaller copies of a picture (C, H, W), the smallest first, and take what this changes out of it.
-
-    The noise that is left has the finer frequencies; the method that follows removes it. Where the smallest copy
-    shows texture, it is left alone, and the levels are those that are found.
-    """
-    height, width = picture.shape[-2:]
-    count = MOST_HALVINGS
-    while count > 1 and min(height, width) >> count < SMALLEST:
-        count -= 1
-    step = 2**count
-    padded = functional.pad(picture[None], (0, -width % step, 0, -height % step), mode="replicate")
-    copies = [padded]
-    for _ in range(count):
-        copies.append(functional.avg_pool2d(copies[-1], 2))
-    steady = _STEADY
-    if _level(prior, _crops(copies[-1][0]), rng) > _COARSE_TEXTURE:
-        copies, steady = copies[:-1], 1.0
-    change, level = torch.zeros_like(copies[-1]), 0.0
-    for copy in copies[:0:-1]:
-        level = max(_level(prior, _crops((copy + change)[0]), rng), steady * level)
-        change = _larger(_denoised(prior, copy + change, level) - copy)
-    left = (padded + change)[0, :, :height, :width]
-    return Coarse(left, max(_level(prior, _crops(left), rng), steady * level), level)
-
-
-def _larger(image: Tensor) -> Tensor:
-    return functional.interpolate(image, scale_factor=2, mode="bicubic", align_corners=False)
-
-
-def _denoised(prior: Prior, image: Tensor, level: float) -> Tensor:
-    """D(image, level), the mean of two turns; image (1, C, H, W)."""
-    if level <= _AT_LIMIT:
-        return image
-    turns = range(min(_ROTATIONS, prior.traits.rotations))
-    found = [
-        torch.rot90(prior.denoise(torch.rot90(image, turn, (-2, -1)), level), -turn, (-2, -1))
-        for turn in turns
-    ]
-    return torch.stack(found).mean(0)
+def picture_level(prior: Prior, picture: Tensor, *, rng: Generator) -> NoiseLevel | None:
+    """The level of white noise under which a picture (C, H, W) is most likely, on [-1, 1]."""
+    crops = _crops(picture)
+    with torch.no_grad():
+        return most_likely_noise(
+            prior, crops, torch.ones_like(crops, dtype=torch.bool), crops, _HIGH, rng=rng
+        )
 
 
 def _crops(picture: Tensor) -> Tensor:
     """Representative crops (N, C, h, w) of a picture (C, H, W), some all over a large one."""
     return representative_crops(torch.ones_like(picture, dtype=torch.bool)).of(picture)
-
-
-def _level(prior: Prior, crops: Tensor, rng: Generator) -> float:
-    found = _white_level(prior, crops, rng)
-    return LOWEST if found is None else found.std
-
-
-def picture_level(prior: Prior, picture: Tensor, *, rng: Generator) -> NoiseLevel | None:
-    """The level of white noise under which a picture (C, H, W) is most likely, on [-1, 1]."""
-    return _white_level(prior, _crops(picture), rng)
-
-
-@torch.no_grad()
-def _white_level(prior: Prior, crops: Tensor, rng: Generator) -> NoiseLevel | None:
-    return most_likely_noise(prior, crops, torch.ones_like(crops, dtype=torch.bool), crops, _HIGH, rng=rng)
 
 
 @dataclass(frozen=True)

@@ -97,10 +97,19 @@ def _restore_and_save(opened: Opened, session: Session, watch: Watch) -> Saved:
     pixels, resume = opened.photo.pixels, Resume(start, save)
     with PeakMemory() as peak:
         found = restore(
-            pixels, opened.observed, options, prior=prior, name=job.name, watch=watch, resume=resume
+            pixels,
+            opened.observed,
+            options,
+            prior=prior,
+            name=job.name,
+            watch=watch,
+            resume=resume,
+            jpeg=opened.photo.jpeg,
         )
     record: Record = results.finite(_record(opened, session.given, options.threads, prior, found))
     record["peak_memory"], record["peak_gpu_memory"] = peak.bytes, peak.gpu
+    if session.at_once > 1:
+        record["at_once"] = session.at_once
     written = _save(opened, found, record)
     if found.finished:
         path.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ from ..run.memory import over_budget, window_side
 from ..run.windows import WINDOWS_CLASSES, restore_in_windows
 from ..units import Bools, Floats
 from ..watch import Watch
-from .noise import whiten
+from .noise import CAMERA, denoising, noise_of_known
 from .whole import Whole
 
 SMALLEST_SIDE = 16
@@ -52,13 +52,14 @@ class Session:
 
     given: the options that were set, or all of them. resume: go on from checkpoints where there are some.
     overwrite: restore again what is there already. wait: for another run that works on the same photograph.
-    announce, bars: as in `load_prior`.
+    at_once: photographs at work in this process. announce, bars: as in `load_prior`.
     """
 
     given: Given | Options
     resume: bool = False
     overwrite: bool = False
     wait: bool = False
+    at_once: int = 1
     announce: Callable[[Download], None] | None = None
     bars: bool = False
 
@@ -100,11 +101,13 @@ def restore(
     name: str = "",
     watch: Watch | None = None,
     resume: Resume | None = None,
+    jpeg: float | None = None,
 ) -> Restoration:
     """Restore pixels (H, W, C) on [0, 1] from the observed ones, (H, W, C) bool.
 
-    name: the relative path of the photograph, which with the seed fixes every draw. Ctrl-C, or a watch that asks for
-    a stop, ends the run with what has been drawn so far.
+    name: the relative path of the photograph, which with the seed fixes every draw. jpeg: how strongly its file is
+    compressed (`photos/jpeg.py`), if it is a JPEG. Ctrl-C, or a watch that asks for a stop, ends the run with what
+    has been drawn so far.
     """
     watch, (height, width) = watch or Watch(), observed.shape[:2]
     if min(height, width) < SMALLEST_SIDE:
@@ -119,11 +122,12 @@ def restore(
     windows = _windows(observed, options, watch)
     options = replace(options, observed="keep" if keeps_known(observed, options) else "posterior")
     if not observed.all() or options.observed == "keep":
+        options, back = noise_of_known(pixels, observed, options, prior, watch)
         restored = _restore(pixels, observed, options, windows, prior, name, watch, checkpoints)
-        return _finish(restored, pixels, observed, name)
-    white = whiten(pixels, options, prior, name, watch)
-    found = _restore(white.pixels, observed, white.options, windows, prior, name, watch, checkpoints)
-    return white.back(found)
+        return _finish(back(restored), pixels, observed, name)
+    how = denoising(pixels, options, prior, name, watch, jpeg=jpeg)
+    found = _restore(how.pixels, observed, how.options, windows, how.prior, name, watch, checkpoints)
+    return how.back(found)
 
 
 def _restore(
@@ -217,7 +221,8 @@ def _checkpoints(resume: Resume, options: Options) -> Checkpoints:
     start, save, keep = None, None, resume.save
     if resume.start is not None:
         tensors, plain = resume.start
-        classes = (*SNAPSHOT_CLASSES, *WINDOWS_CLASSES, *state_classes(options.method))
+        of_method = (*state_classes(options.method), *state_classes(CAMERA))
+        classes = (*SNAPSHOT_CLASSES, *WINDOWS_CLASSES, *of_method)
         start = tree.unpack(plain.get("run"), tensors, classes=classes, device=pick_device(options.device))
     if keep is not None:
 

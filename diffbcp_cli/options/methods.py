@@ -213,6 +213,14 @@ METHODS |= {
         module="classical",
         least_window=_NEAR,
     ),
+    "camera": MethodEntry(
+        "the noise of cameras and JPEG, by a network for it that also gives the std",
+        (),
+        needs_prior=True,
+        own_prior="camera",
+        defaults=_ONE_STEP,
+        least_window=_NEAR,
+    ),
     "ffdnet": MethodEntry(
         "FFDNet, a network of 2018, on the picture that Telea's method fills; no std",
         (),

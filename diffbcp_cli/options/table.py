@@ -136,7 +136,7 @@ class Options(OwnOptions):
         "auto",
         SAMPLING,
         "Noise that is white, grows with the light, or is correlated (JPEG); auto: as it is found.",
-        commands=("denoise",),
+        commands=("denoise", "inpaint"),
         essential=True,
     )
     strength: float = option(

@@ -54,6 +54,7 @@ class Photo:
     alpha: (H, W) float32 in [0, 1], 0 is transparent; None when the file has none.
     depth: of the file's samples. icc, exif: as in the file, but EXIF no longer asks to turn the picture.
     notes: what was changed on reading, for the user. digest: SHA-256 of the file. more: what else the file said.
+    jpeg: how strongly the file is compressed as a JPEG (`photos/jpeg.py`); None if it is none.
     """
 
     pixels: Floats
@@ -67,6 +68,7 @@ class Photo:
     notes: tuple[str, ...] = ()
     digest: str = ""
     more: Metadata = NOTHING
+    jpeg: float | None = None
 
     @property
     def height(self) -> int:
@@ -117,6 +119,7 @@ def read_photo(path: Path, *, max_pixels: int = MAX_PIXELS, bounded: bool = True
         notes=raster.notes,
         digest=digest(data),
         more=raster.more,
+        jpeg=raster.jpeg,
     )
 
 

@@ -52,6 +52,7 @@ class Record(TypedDict, total=False):
     noise: dict[str, float] | None
     noise_source: str
     noise_model: str
+    jpeg_step: float | None
     tensor_noise: dict[str, float]
     finish_level: float | None
     finish_weights: list[float] | None
@@ -63,6 +64,7 @@ class Record(TypedDict, total=False):
     seconds: float
     peak_memory: int
     peak_gpu_memory: int | None
+    at_once: int
     diagnostics: dict[str, Any]
     grain: float | None
     calibration: dict[str, Any] | None

@@ -19,7 +19,7 @@ from .blend import Window
 
 _CELL = 8  # pixels: damage is looked at in squares of this side
 _CONTEXT = 16  # pixels around the damage, and
-_PER_DEPTH = 1.5  # for each pixel from its inside to its edge, so many more
+_PER_DEPTH = 0.6  # for each pixel from its inside to its edge, so many more
 _MOST_CONTEXT = 128
 _FADE = 16  # pixels beyond its piece over which a window's share falls to nothing
 _NEAR = 64  # pixels a side: the smallest window of a sampler that only sees what is near

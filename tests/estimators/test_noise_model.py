@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import cv2
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from diffbcp_cli import load_prior
-from diffbcp_cli.estimators.noise_model import Light, light_of, without_coarse_noise
+from diffbcp_cli.errors import UsageError
+from diffbcp_cli.estimators.noise_model import Light, light_of, taken_away
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.units import to_signed
 
@@ -38,27 +42,86 @@ def denoised(picture, **options):
     return restore(picture, np.ones(picture.shape, bool), given, prior=load_prior("natural"))
 
 
+def by_default(picture, **options):
+    """As `diffbcp denoise` does it, with a short chain where the noise is white."""
+    return denoised(picture, **{"method": "diffbcp", "preset": "fast", **options})
+
+
+def known(picture):
+    return torch.ones_like(to_signed(picture), dtype=torch.bool)
+
+
 def psnr(picture, truth):
     return -10 * np.log10(np.square(picture - truth).mean())
 
 
 def test_correlated_noise_is_told_and_removed():
     picture, clean = noisy("correlated")
-    found, white = denoised(picture), denoised(picture, noise_model="white")
+    found, white = by_default(picture), denoised(picture, noise_model="white")
     assert found.numbers["noise_model"] == "correlated"
-    assert psnr(found.mean, clean) > psnr(picture, clean) + 3
+    assert psnr(found.mean, clean) > psnr(picture, clean) + 6
     assert psnr(white.mean, clean) < psnr(picture, clean) + 1
     assert found.noise["std"] == pytest.approx(0.03, rel=0.3)
     assert found.noise["lower"] < 0.03 < found.noise["upper"]
     assert found.options.sigma is None
+    assert found.options.method == "diffbcp"
+
+
+def test_the_std_of_correlated_noise_covers_the_errors():
+    picture, clean = noisy("correlated")
+    found = by_default(picture)
+    inside = np.abs(found.mean - clean) <= 1.645 * found.std
+    assert 0.8 < inside.mean() <= 1
+    assert found.std.mean() < 0.02
+
+
+def test_a_jpeg_is_told_by_its_grid_and_mended():
+    picture, clean = noisy("correlated", 0.02)
+    file = io.BytesIO()
+    Image.fromarray(np.rint(picture * 255).astype(np.uint8)).save(file, "JPEG", quality=80)
+    shown = np.asarray(Image.open(file)).astype(np.float32) / 255
+    found = by_default(shown)
+    assert found.numbers["noise_model"] == "correlated"
+    assert found.numbers["jpeg_step"] > 3
+    assert psnr(found.mean, clean) > psnr(shown, clean) + 3
+
+
+def test_the_strength_of_the_file_counts_before_that_of_the_pixels():
+    picture, _ = noisy("white")
+    given = {"method": "diffbcp", "preset": "fast", "observed": "posterior"}
+    found = restore(picture, np.ones(picture.shape, bool), given, prior=load_prior("natural"), jpeg=5.0)
+    assert (found.numbers["noise_model"], found.numbers["jpeg_step"]) == ("correlated", 5.0)
 
 
 def test_white_noise_is_left_to_the_method():
     picture, _ = noisy("white")
-    found, white = denoised(picture), denoised(picture, noise_model="white")
+    found, white = by_default(picture), by_default(picture, noise_model="white")
     assert found.numbers["noise_model"] == "white"
     assert np.array_equal(found.mean, white.mean)
     assert found.noise["std"] == pytest.approx(0.03, rel=0.1)
+
+
+def test_a_clean_picture_is_left_as_it_is():
+    clean = np.rint(scene() * 255).astype(np.float32) / 255
+    found = by_default(clean)
+    assert found.numbers["noise_model"] == "none"
+    assert np.array_equal(found.mean, clean)
+    assert found.noise["lower"] == 0
+    assert 0 < found.std.max() < 0.01
+
+
+def test_noise_of_a_kind_is_removed_at_the_level_that_is_given():
+    picture, clean = noisy("correlated")
+    less, more = (by_default(picture, noise_model="correlated", sigma=sigma) for sigma in (0.005, 0.03))
+    assert np.abs(less.mean - picture).mean() < 0.8 * np.abs(more.mean - picture).mean()
+    assert psnr(more.mean, clean) > psnr(less.mean, clean) + 1
+
+
+def test_another_method_has_no_network_for_correlated_noise():
+    picture, _ = noisy("correlated")
+    assert denoised(picture).numbers["noise_model"] == "white"
+    with pytest.raises(UsageError, match="network of its own, not one of --method nlm"):
+        denoised(picture, noise_model="correlated")
 
 
 def test_a_level_at_the_end_of_its_interval_is_said_and_is_not_tight():
@@ -108,11 +171,44 @@ def test_strength_scales_the_level():
     assert np.array_equal(given.mean, same.mean)
 
 
-def test_fine_detail_outlives_the_coarse_passes():
-    """A chequerboard of single pixels averages to nothing in every copy."""
-    prior, rng = load_prior("natural"), torch.Generator().manual_seed(0)
-    picture = scene()
-    board = np.indices(picture.shape[:2]).sum(0)[..., None] % 2 * 0.1
-    left = without_coarse_noise(prior, to_signed((picture + board).astype(np.float32)), rng=rng)
-    found = left.picture.permute(1, 2, 0).numpy() / 2
-    assert np.diff(found, axis=1).std() == pytest.approx(np.diff(picture + board, axis=1).std(), rel=0.05)
+def test_what_is_taken_away_tells_the_kinds_apart():
+    network = load_prior("camera")
+    white, spread = (
+        taken_away(network, to_signed(noisy(kind)[0]), known(scene())) for kind in ("white", "correlated")
+    )
+    assert abs(white.alike) < 0.1
+    assert spread.alike > 0.3
+    assert (white.spreads, spread.spreads) == (False, True)
+    for taken in (white, spread):
+        assert taken.level / 2 == pytest.approx(0.03, rel=0.2)
+        assert taken.sure / 2 == pytest.approx(0.03, rel=0.2)
+    clean = taken_away(network, to_signed(scene()), known(scene()))
+    assert not clean.spreads
+    assert clean.sure < 0.3 * white.sure
+
+
+def test_only_entries_far_from_holes_tell():
+    network, picture = load_prior("camera"), to_signed(noisy("correlated")[0])
+    here = known(scene())
+    here[:, 60:80, 60:80] = False
+    whole, holed = taken_away(network, picture, known(scene())), taken_away(network, picture * here, here)
+    assert holed.level == pytest.approx(whole.level, rel=0.05)
+    assert holed.alike == pytest.approx(whole.alike, abs=0.05)
+    here[:, ::4] = False
+    assert taken_away(network, picture * here, here) is None
+
+
+def test_grain_around_a_hole_counts_as_noise():
+    picture, _ = noisy("correlated")
+    observed = np.ones(picture.shape, bool)
+    observed[60:80, 60:80] = False
+    given = {"preset": "fast"}
+    prior = load_prior("natural")
+    found = restore(picture, observed, given, prior=prior)
+    assert found.numbers["noise_model"] == "correlated"
+    assert found.noise["std"] == pytest.approx(0.03, rel=0.3)
+    assert found.options.sigma is None
+    white = restore(picture, observed, {**given, "noise_model": "white"}, prior=prior)
+    assert white.noise["std"] < 0.015
+    fine = restore(noisy("white")[0], observed, given, prior=prior)
+    assert fine.numbers.get("noise_model") is None

@@ -28,6 +28,7 @@ from PIL import (
 )
 
 from ...errors import InputError
+from ..jpeg import step_of_tables
 from . import metadata, png16, tiff
 from .described import NOTHING, Metadata
 from .exif import read_exif, upright
@@ -74,7 +75,7 @@ class Raster:
     """An image as it is stored, upright.
 
     samples: (H, W, S) uint8, uint16 or float32; S is 1 grey, 2 grey + alpha, 3 RGB, 4 RGB + alpha. turn: the EXIF
-    orientation of the stored one.
+    orientation of the stored one. jpeg: how strongly it is compressed (`photos/jpeg.py`), None if it is no JPEG.
     """
 
     samples: NDArray[Any]
@@ -84,6 +85,7 @@ class Raster:
     notes: tuple[str, ...] = ()
     more: Metadata = NOTHING
     turn: int = 1
+    jpeg: float | None = None
 
 
 def decode(data: bytes, name: str, *, max_pixels: int, page: int | None = None) -> Raster:
@@ -237,7 +239,9 @@ def _decode_pillow(data: bytes, name: str, *, page: int = 0) -> Raster:
             return Raster(upright(samples, turn), form, icc, exif, lost, turn=turn)
         converted, notes, icc = _plain_mode(image, name, icc)
         samples = np.asarray(converted).reshape(converted.height, converted.width, -1)
-        return Raster(upright(samples, turn), form.replace("MPO", "JPEG"), icc, exif, notes + lost, turn=turn)
+        step = step_of_tables(getattr(image, "quantization", None))
+        form = form.replace("MPO", "JPEG")
+        return Raster(upright(samples, turn), form, icc, exif, notes + lost, turn=turn, jpeg=step)
 
 
 def check_size(width: int, height: int, name: str) -> None:
