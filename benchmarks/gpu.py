@@ -21,6 +21,8 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 PRETENDED: dict[str, dict[str, Any]] = {
     "diffbcp, blocks of 25": {"block": 25},
     "diffbcp, blocks of 100": {"block": 100},
+    "diffbcp, tensor train": {"decomposition": "tt", "rank": 60},
+    "diffbcp, tensor ring": {"decomposition": "tr", "rank": 8},
     "langevin": {"method": "langevin", "noise_std": None},
     "pnp-dm": {"method": "pnp-dm"},
     "daps": {"method": "daps"},

@@ -80,13 +80,14 @@ def run(device, case, prior=None):
     return restore(*damaged(**case), options, prior=prior)
 
 
-def chains(device, *, prior=None, noise_std=0.1, count=1, burn_in=2, **given):
+def chains(device, *, prior=None, noise_std=0.1, count=1, burn_in=2, watch=None, **given):
     """Chains of one method."""
     options, where = options_of(device, **given), torch.device(device)
     problem = masked_problem(*damaged(**given), noise_std=noise_std, device=where)
     seeds = Seeds(options.seed, "")
-    method = builder(options.method)(problem, prior, options, seeds, Watch())
-    return Chains(method, seeds, count, burn_in, range(0), where, Watch())
+    watch = watch or Watch()
+    method = builder(options.method)(problem, prior, options, seeds, watch)
+    return Chains(method, seeds, count, burn_in, range(0), where, watch)
 
 
 # --- what a device does without being waited for ---------------------------------------------------------

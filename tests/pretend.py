@@ -110,7 +110,7 @@ NO_LAUNCH = {
 }
 WAITS = {
     *("_local_scalar_dense", "nonzero", "unique_dim", "_unique2", "masked_select", "equal", "bincount"),
-    "is_nonzero",
+    *("is_nonzero", "_linalg_check_errors", "_linalg_eigh", "linalg_eigh", "_linalg_svd", "linalg_svd"),
 }
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put_"}
 COPYING = {"copy_", "_to_copy", "copy"}

@@ -19,7 +19,7 @@ from diffbcp_cli.cli import app
 from diffbcp_cli.errors import MemoryLimitError
 from diffbcp_cli.estimators import hold_out
 from diffbcp_cli.jobs.session import resolved
-from diffbcp_cli.lowrank import cp, grams, quantised, solve, stream
+from diffbcp_cli.lowrank import cp, cp_sweep, grams, quantised, ring_draws, ring_sweep, solve, stream
 from diffbcp_cli.methods import cp_step, state_classes, tctv
 from diffbcp_cli.operators import mask
 from diffbcp_cli.options import takes
@@ -29,8 +29,8 @@ from diffbcp_cli.priors.in_memory import InMemory
 from diffbcp_cli.priors.load import assemble
 from diffbcp_cli.priors.mixed import MixedPrecision, lowered
 from diffbcp_cli.priors.networks import ARCHITECTURES, natural
-from diffbcp_cli.run import posterior
 from diffbcp_cli.run.loop import SNAPSHOT_CLASSES
+from diffbcp_cli.watch import Watch
 
 WAITS = 6  # for the GPU in one iteration
 LAUNCHES_OF_A_BLOCK = 230  # operations on it for one block of components
@@ -100,7 +100,8 @@ MISTAKES = [
     (transfer, "sums", "has_float64(x.device)", "True", "langevin", "mps"),
     (random, "integer", "of_host(rng)", "rng", "langevin", "cuda"),
     (random, "normal", "device=rng.device, ", "", "langevin", "cuda"),
-    (posterior, "probe", ".cpu()", "", "langevin", "cuda"),
+    (ring_sweep, "draw_gauge", "send(rounded, like.device)", "rounded", "tensor train", "cuda"),
+    (ring_draws, "draw_bond", "send((1 / theta).to(gram.dtype), gram.device)", "1 / theta", "tensor ring", "cuda"),
     (mask, "masked_problem", "np.float32(GREY)), device)", "np.float32(GREY)))", "langevin", "cuda"),
     (hold_out, "_tensor", ".to(like.device)", "", "langevin, calibrated", "cuda"),
     (quantised, "rounded", "double(core)", "core.double()", "putt", "mps"),
@@ -202,6 +203,8 @@ BUSY = {
     "gather": {"rank": 24, "block": 6, "missing": 0.95},
     "shared": {"rank": 24, "block": 6, "missing": 0.0},
     "chunks": {"rank": 24, "block": 6, "chunks": 4, "atom_patches": 0},
+    "tensor train": {"decomposition": "tt", "rank": 24, "block": 6},
+    "tensor ring": {"decomposition": "tr", "rank": 3},
     "langevin": {"method": "langevin", "noise_std": None},
     "pnp-dm": {"method": "pnp-dm"},
     "daps": {"method": "daps"},
@@ -223,6 +226,31 @@ def test_an_iteration_rarely_waits_for_the_gpu(case, monkeypatch):
             assert gpu.waits.total() <= WAITS, dict(gpu.waits)
     if case == "dense":
         assert gpu.launches <= 4 * LAUNCHES_OF_A_BLOCK + 2 * LAUNCHES_OF_A_CALL
+
+
+@pytest.mark.parametrize("case", ["tensor train", "tensor ring"])
+def test_searches_that_are_not_looked_at_draw_the_same_bits(case, monkeypatch):
+    """However long a search is planned to be: one that is too short is seen, and the sweep is drawn again."""
+    real, begun = solve.on_trust, []
+
+    def draws(plan):
+        def on_trust(draw, searches, *, rng):
+            begun.append(dict(searches))
+            for what in searches:
+                searches[what] = plan(searches[what])
+            return real(draw, searches, rng=rng)
+
+        for module in (ring_sweep, cp_sweep):
+            monkeypatch.setattr(module, "on_trust", on_trust)
+        with Gpu("cuda"):
+            run = on_gpu.chains("cuda", adapt_rank=False, **BUSY[case])
+            return [info.image.cpu() for info in run.steps(4)]
+
+    usual = draws(lambda count: count)
+    assert any(count for searches in begun for count in searches.values())
+    for plan in (lambda count: 0, lambda count: count + 9):
+        for one, other in zip(usual, draws(plan), strict=True):
+            assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("work", on_gpu.QUIET)
@@ -390,6 +418,47 @@ def test_a_network_that_fits_in_no_tile_is_a_sentence(kind):
     )
     with Gpu(kind, most=10**6), pytest.raises(MemoryLimitError, match="network"):
         prior.denoise(torch.ones(1, 3, 140, 140, device=kind), 0.1)
+
+
+class Hearing(Watch):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.said = []
+
+    def note(self, text):
+        self.said.append(text)
+
+
+@every_kind
+def test_a_picture_whose_tensor_does_not_fit_is_observed_in_chunks(kind):
+    """64 x 64 in 8 x 8 patches, every 4 pixels: matrices of 192 x 256, 197 kB each; the picture takes 49 kB."""
+    watch = Hearing()
+    with Gpu(kind, most=100_000):
+        run = on_gpu.chains(kind, side=64, watch=watch, memory_budget=2**26)
+        images = [info.image.cpu() for info in run.steps(6)]
+    assert len(run.method.image_step.observation.chunks) > 1
+    assert watch.said[0] == "out of memory: the picture is observed in chunks"
+    assert (images[-1] - torch.from_numpy(on_gpu.damaged(side=64)[0] * 2 - 1).permute(2, 0, 1)).std() < 0.3
+
+
+@every_kind
+def test_a_sweep_that_does_not_fit_goes_on_in_smaller_batches_and_then_in_chunks(kind, monkeypatch):
+    real, watch = cp_step.observe, Hearing()
+
+    def while_there_is_room(*args, **more):
+        gpu.most, before = None, gpu.most
+        try:
+            return real(*args, **more)
+        finally:
+            gpu.most = before
+
+    monkeypatch.setattr(cp_step, "observe", while_there_is_room)
+    with Gpu(kind, most=100_000) as gpu:
+        run = on_gpu.chains(kind, side=64, watch=watch, memory_budget=2**26)
+        assert all(info.image.isfinite().all() for info in run.steps(3))
+    assert len(run.method.image_step.observation.chunks) > 1
+    assert {*watch.said} == {"out of memory: going on with batches of half the size"}
 
 
 @every_kind

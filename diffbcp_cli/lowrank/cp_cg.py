@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from .. import random
 from ..transfer import double
 from .algebra import contract, khatri_rao
-from .solve import conjugate_gradients
+from .solve import cholesky, conjugate_gradients
 
 _EXPECTED = 10  # iterations on photographs, for the estimate of the cost
 
@@ -63,7 +63,7 @@ def draw_weights(
     noise = random.normal(tuple(precision.shape), rng=rng).to(q).mul_(precision.sqrt())
     linear = (((error + noise) @ q) * k).sum(0) + ridge.sqrt() * random.normal((len(ridge),), rng=rng).to(q)
     rough = precision.mean() * (k.T @ k) * (q.T @ q) + torch.diag(ridge)
-    half = torch.linalg.cholesky(rough)
+    half = cholesky(rough, "the weights")
 
     def product(x: Tensor) -> Tensor:
         entries = ((k * x) @ q.T).mul_(precision)

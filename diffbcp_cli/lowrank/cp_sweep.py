@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
 from .. import random
 from ..devices import full_precision
-from ..transfer import add_up, fetch, sums
+from ..transfer import add_up, sums
 from . import cp, cp_blocks, cusp, likelihood, stream
 from .cp import Hyper, State
 from .likelihood import Coupling, Observation, image_of, squares
-from .solve import unseen
+from .solve import on_trust
 from .stream import Stream
 
 MEMORY_BUDGET = 256 * 2**20  # bytes that one batch of Gram matrices may take
@@ -38,51 +38,23 @@ def sweep(
     """
     blocks = split_in_blocks(state.rank, block, shuffle=shuffle, rng=rng)
 
-    def draw() -> tuple[State, Tensor, Tensor]:
+    def draw() -> tuple[tuple[State, Tensor], list[Tensor]]:
         if isinstance(observed, Stream):
             new = stream.draw_components(state, observed, coupling, blocks=blocks, budget=budget, rng=rng)
-            return new, *stream.fold(new, observed)
-        new, entries = cp_blocks.draw_components(
-            state, observed, coupling, blocks=blocks, budget=budget, rng=rng
-        )
-        return new, image_of(entries, observed), sums(squares(entries, observed))
+            image, square = stream.fold(new, observed)
+        else:
+            new, entries = cp_blocks.draw_components(
+                state, observed, coupling, blocks=blocks, budget=budget, rng=rng
+            )
+            image, square = image_of(entries, observed), sums(squares(entries, observed))
+        return (new, image), [square, new.weights, *cp.square_norms(new)]
 
     with full_precision(state.weights.device):
-        state, image, facts = _on_trust(draw, rng)
-    tau = likelihood.draw_noise_precision(facts.square, observed.count, hyper.noise, rng=rng)
+        (state, image), (square, weights, *norms) = on_trust(draw, observed.searches, rng=rng)
+    tau = likelihood.draw_noise_precision(add_up(square), observed.count, hyper.noise, rng=rng)
     state = replace(state, noise_precision=tau)
-    state, weights = cp.draw_scales(state, facts.weights, facts.norms, rng=rng)
+    state, weights = cp.draw_scales(state, weights, norms, rng=rng)
     return replace(state, cusp=cusp.draw(weights, state.cusp, hyper.cusp, rng=rng)), image
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What the host must know of a sweep, float64: sum of w (y - x)^2, the weights, and |a_r|^2 of each factor."""
-
-    square: float
-    weights: Tensor
-    norms: list[Tensor]
-
-
-def _on_trust(
-    draw: Callable[[], tuple[State, Tensor, Tensor]], rng: Generator
-) -> tuple[State, Tensor, _Facts]:
-    """Draw, and fetch what the host must know in one copy. If a factorisation failed, draw again and look at each."""
-    before = rng.get_state()
-    with unseen() as failed:
-        state, image, found = draw()
-    facts, bad = _facts(state, found, failed)
-    if bad:
-        rng.set_state(before)
-        state, image, found = draw()
-        facts, _ = _facts(state, found, [])
-    return state, image, facts
-
-
-def _facts(state: State, found: Tensor, failed: list[Tensor]) -> tuple[_Facts, bool]:
-    flags = torch.stack(failed) if failed else found[:0]
-    numbers, bad, weights, *norms = fetch(found, flags, state.weights, *cp.square_norms(state))
-    return _Facts(add_up(numbers), weights, norms), bool(bad.any())
 
 
 def split_in_blocks(rank: int, block: int, *, shuffle: bool, rng: Generator) -> Sequence[Tensor]:

@@ -6,7 +6,7 @@ N(x_j, 1/tau)^w_j. All of it is the same for every decomposition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 from .. import random
 from ..transfer import total
 from .grams import GramPlan, plan
+from .solve import Searches
 from .tensorize import Tensorization, entry_weight, fold_average
 
 
@@ -47,6 +48,10 @@ class Observed(Protocol):
     def count(self) -> float:
         """The sum of w over the observed entries."""
 
+    @property
+    def searches(self) -> Searches:
+        """What `on_trust` keeps from one sweep to the next."""
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -63,6 +68,7 @@ class Observation:
     left_plan: GramPlan
     right_plan: GramPlan
     count: float  # sum of w over observed entries
+    searches: Searches = field(default_factory=dict, compare=False)  # of the last sweep; they change no draw
 
     @property
     def device(self) -> torch.device:

@@ -19,6 +19,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import fetch
 from . import cusp
 from .cp import EFFECTIVE
 from .cusp import Cusp, CuspPrior
@@ -164,7 +165,7 @@ def start(
 
 
 def bond_energy(state: RingState, bond: int, observation: Observation) -> Tensor:
-    """How much each component of a bond adds to |X|^2, counted as by `cp.energy`, (R,) float64."""
+    """How much each component of a bond adds to |X|^2, counted as by `cp.energy`, (R,) float64, on the device."""
     left, split = len(observation.shape.left), state.weights[len(observation.shape.left) - 1]
     one, other = state.sides(left)
     if bond == left - 1 or bond == len(state.cores) - 1:
@@ -183,7 +184,7 @@ def bond_energy(state: RingState, bond: int, observation: Observation) -> Tensor
         first = torch.einsum("jsr,jtr->rst", before, before)
         second = torch.einsum("kre,krf->ref", after, after)
         total = torch.einsum("rst,setf,ref->r", first, seen, second)
-    return (total * state.weights[bond].double().square()).cpu() * observation.mean_weight
+    return total * state.weights[bond].double().square() * observation.mean_weight
 
 
 def noise_energy(state: RingState, bond: int, observation: Observation) -> float:
@@ -198,12 +199,20 @@ def effective_ranks(state: RingState, observation: Observation) -> dict[str, flo
     """Sizes of all bonds together, as `cp.effective_ranks` counts them."""
     bonds = range(len(state.weights))
     more = [bond_energy(state, n, observation) >= noise_energy(state, n, observation) for n in bonds]
+    counts = [torch.stack([one.sum() for one in more]).sum()]
+    counts += [(torch.cat(state.weights).abs() >= EFFECTIVE).sum()]
+    contributing, effective = fetch(*counts)
     return {
         "rank": sum(state.ranks),
         "active_rank": sum(int(one.in_slab.sum()) for one in state.cusps),
-        "effective_rank": sum(int((weights.abs() >= EFFECTIVE).sum()) for weights in state.weights),
-        "contributing_rank": sum(int(one.sum()) for one in more),
+        "effective_rank": int(effective),
+        "contributing_rank": int(contributing),
     }
+
+
+def square_norms(state: RingState) -> list[Tensor]:
+    """|G_n[p, :, q]|^2 of every core, (R_{n-1}, R_n) each, float64."""
+    return [core.double().square().sum(1) for core in state.cores]
 
 
 def select_bond(state: RingState, bond: int, keep: Tensor) -> RingState:

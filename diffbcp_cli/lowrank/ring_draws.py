@@ -18,10 +18,11 @@ import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import fetch, send
 from .cp_blocks import draw_only
 from .grams import Grams
-from .ring import Side
-from .solve import conjugate_gradients
+from .ring import RingState, Side
+from .solve import cholesky, conjugate_gradients
 
 Map = Callable[[Tensor], Tensor]
 
@@ -92,14 +93,15 @@ def draw_core(side: Side, n: int, seen: Seen, what: str, rng: Generator) -> Tens
 def _core_preconditioner(before: Tensor, after: Tensor, gram: Tensor, means: Tensor) -> Map:
     """The map r (I, p q) -> (1 + mean(m_i) G)^-1 r, with G the Gram of all entries; one basis for all rows.
 
-    G is a Kronecker product if the group starts with a bond of size 1, as that of a train does.
+    G is a Kronecker product if the group starts with a bond of size 1, as that of a train does. The host
+    decomposes: a GPU is slow at it, and would be waited for as well.
     """
     beyond = torch.einsum("kqstf,krf->qsrt", torch.einsum("kqe,setf->kqstf", after, gram), after).double()
     own = torch.einsum("jsp,jto->spto", before, before).double()
     if own.shape[0] == 1 and beyond.shape[1] == 1:
-        parts = [torch.linalg.eigh(own[0, :, 0]), torch.linalg.eigh(beyond[:, 0, :, 0])]
+        parts = [torch.linalg.eigh(gram) for gram in fetch(own[0, :, 0], beyond[:, 0, :, 0])]
         values = torch.outer(parts[0][0], parts[1][0]).flatten()
-        turns = [vectors.to(before) for _, vectors in parts]
+        turns = [send(vectors.to(before.dtype), before.device) for _, vectors in parts]
         size = len(turns[0]), len(turns[1])
 
         def turn(r: Tensor, back: bool) -> Tensor:
@@ -109,13 +111,14 @@ def _core_preconditioner(before: Tensor, after: Tensor, gram: Tensor, means: Ten
 
     else:
         dense = torch.einsum("spto,qsrt->pqor", own, beyond).flatten(2).flatten(0, 1)
-        values, vectors = torch.linalg.eigh(dense)
-        basis = vectors.to(before)
+        values, vectors = torch.linalg.eigh(*fetch(dense))
+        basis = send(vectors.to(before.dtype), before.device)
 
         def turn(r: Tensor, back: bool) -> Tensor:
             turned: Tensor = r @ (basis.T if back else basis)
             return turned
 
+    values = send(values, before.device)
     scale = (1 / (1 + means.double()[:, None] * values.clamp_min(0))).to(before)
     return lambda r: turn(turn(r, False) * scale, True)
 
@@ -127,7 +130,8 @@ def draw_only_core(
     core = side.cores[0]
     s, rows, e = core.shape
     flat, q = core.movedim(1, 0).reshape(rows, -1).clone(), seen.q.flatten(1)
-    for members in block:
+    for chosen in block:
+        members = send(chosen, q.device)
         some = q[:, members].contiguous()
         rest = entries - flat[:, members] @ some.T
         pulled = (seen.target - seen.precision * rest) @ some
@@ -139,12 +143,13 @@ def draw_only_core(
 
 
 def draw_bond(
-    before: Tensor, after: Tensor, seen: Seen, start: Tensor, theta: Tensor, rng: Generator
+    before: Tensor, after: Tensor, seen: Seen, state: RingState, bond: int, rng: Generator
 ) -> Tensor:
     """Draw the weights of a bond inside a group, or at its end, (R,).
 
-    before (j, s, r), after (k, r, e): the rows of the group before and after it, without its weights. theta: (R,).
+    before (j, s, r), after (k, r, e): the rows of the group before and after it, without its weights.
     """
+    start, theta, what = state.weights[bond], state.cusps[bond].shrinkage, f"the weights of bond {bond + 1}"
     (j, s, _), (k, _, e) = before.shape, after.shape
 
     def forward(x: Tensor) -> Tensor:
@@ -157,11 +162,10 @@ def draw_bond(
     beyond = torch.einsum("kqstf,krf->qsrt", torch.einsum("kqe,setf->kqstf", after, seen.gram), after)
     own = torch.einsum("jsp,jto->spto", before, before)
     gram = torch.einsum("spto,psot->po", own.double(), beyond.double())
-    ridge = (1 / theta).to(gram)
-    half = torch.linalg.cholesky(seen.precision.mean() * gram + torch.diag(ridge))
+    ridge = send((1 / theta).to(gram.dtype), gram.device)
+    half = cholesky(seen.precision.mean() * gram + torch.diag(ridge), what)
 
     def inverse(x: Tensor) -> Tensor:
         return torch.cholesky_solve(x.mT.double(), half).mT.to(x)
 
-    what = "the weights of a bond"
     return draw_linear(seen, start[None], ridge.to(start), forward, adjoint, inverse, what, rng)[0]

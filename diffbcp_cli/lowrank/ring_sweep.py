@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
 from .. import random
+from ..transfer import add_up, send, sums
 from . import cusp, likelihood
 from .cp import draw_scale
 from .cp_sweep import MEMORY_BUDGET, split_in_blocks
 from .grams import Grams
-from .likelihood import Coupling, Observation, squared_error
+from .likelihood import Coupling, Observation, squares
 from .ring import (
     RingHyper,
     RingState,
@@ -24,9 +26,11 @@ from .ring import (
     outer,
     reconstruct_ring,
     select_bond,
+    square_norms,
     widen_bond,
 )
 from .ring_draws import Seen, draw_bond, draw_core, draw_only_core
+from .solve import on_trust
 
 
 def sweep_ring(
@@ -48,21 +52,26 @@ def sweep_ring(
         precision = precision + pull * o.pull
         target = target + pull * o.pull * o.shape.unfold(coupling.image)
     grams = Grams(o.left_plan, tau, pull, budget), Grams(o.right_plan, tau, pull, budget)
-    for first in (left, 0):  # the right group, then the left one
-        turned = first == left
-        data = (precision.T, target.T) if turned else (precision, target)
-        seen = Seen(data[0].contiguous(), data[1].contiguous(), outer(state, left)[turned])
-        state = _draw_side(state, left, first, seen, grams[turned], block, rng)
-        state = _draw_inner_bonds(state, left, first, seen, rng)
-    state = _draw_outer_bonds(state, left, precision, target, rng)
-    entries = reconstruct_ring(state, left)
-    square = squared_error(entries, o)
-    state = replace(
-        state, noise_precision=likelihood.draw_noise_precision(square, o.count, hyper.noise, rng=rng)
-    )
-    state = draw_gauge(state, rng=rng)
-    pairs = zip(state.weights, state.cusps, strict=True)
-    return replace(state, cusps=tuple(cusp.draw(w, c, hyper.cusp, rng=rng) for w, c in pairs)), entries
+
+    def draw() -> tuple[tuple[RingState, Tensor], list[Tensor]]:
+        new = state
+        for first in (left, 0):  # the right group, then the left one
+            turned = first == left
+            data = (precision.T, target.T) if turned else (precision, target)
+            seen = Seen(data[0].contiguous(), data[1].contiguous(), outer(new, left)[turned])
+            new = _draw_side(new, left, first, seen, grams[turned], block, rng)
+            new = _draw_inner_bonds(new, left, first, seen, rng)
+        new = _draw_outer_bonds(new, left, precision, target, rng)
+        entries = reconstruct_ring(new, left)
+        return (new, entries), [sums(squares(entries, o)), *new.weights, *square_norms(new)]
+
+    (state, entries), (square, *rest) = on_trust(draw, o.searches, rng=rng)
+    drawn = likelihood.draw_noise_precision(add_up(square), o.count, hyper.noise, rng=rng)
+    bonds = len(state.weights)
+    state, weights = draw_gauge(state, rest[:bonds], rest[bonds:], rng=rng)
+    pairs = zip(weights, state.cusps, strict=True)
+    cusps = tuple(cusp.draw(w, c, hyper.cusp, rng=rng) for w, c in pairs)
+    return replace(state, noise_precision=drawn, cusps=cusps), entries
 
 
 def _draw_side(
@@ -88,8 +97,7 @@ def _draw_inner_bonds(state: RingState, left: int, first: int, seen: Seen, rng: 
     last = left if first == 0 else len(state.cores)
     for bond in range(first, last - 1):
         before, after = state.side(first, bond + 1).rows(), state.side(bond + 1, last).rows()
-        drawn = draw_bond(before, after, seen, state.weights[bond], state.cusps[bond].shrinkage, rng)
-        state = with_weights(state, bond, drawn)
+        state = with_weights(state, bond, draw_bond(before, after, seen, state, bond, rng))
     return state
 
 
@@ -101,14 +109,12 @@ def _draw_outer_bonds(
     eye = torch.eye(one.shape[2], dtype=one.dtype, device=one.device)[None]
     seen = Seen(precision, target, other.mT * state.closing[:, None])
     bond = left - 1
-    state = with_weights(
-        state, bond, draw_bond(one, eye, seen, state.weights[bond], state.cusps[bond].shrinkage, rng)
-    )
+    state = with_weights(state, bond, draw_bond(one, eye, seen, state, bond, rng))
     if len(state.weights) == len(state.cores):
         eye = torch.eye(one.shape[1], dtype=one.dtype, device=one.device)[None]
         seen = Seen(precision, target, other * state.weights[bond][:, None])  # (V, e, s)
-        drawn = draw_bond(one.mT, eye, seen, state.weights[-1], state.cusps[-1].shrinkage, rng)
-        state = with_weights(state, len(state.weights) - 1, drawn)
+        last = len(state.weights) - 1
+        state = with_weights(state, last, draw_bond(one.mT, eye, seen, state, last, rng))
     return state
 
 
@@ -117,24 +123,35 @@ def with_weights(state: RingState, bond: int, weights: Tensor) -> RingState:
     return replace(state, weights=(*state.weights[:bond], weights, *state.weights[bond + 1 :]))
 
 
-def draw_gauge(state: RingState, *, rng: Generator) -> RingState:
+def draw_gauge(
+    state: RingState, weights: Sequence[Tensor], norms: Sequence[Tensor], *, rng: Generator
+) -> tuple[RingState, list[Tensor]]:
     """Trade scale between each bond and its two cores, slice by slice, X unchanged, as CP does with its factors.
 
     Without it a bond can shrink into the spike as a whole while its neighbours grow. `cp.draw_scale` draws the norm
     of a slice exactly along that orbit.
+
+    weights (R_n,) and norms, as `square_norms`: those of the state, float64 on the host. Also return the new weights,
+    as the state has them, but on the host.
     """
+    weights, norms, count = [*weights], [*norms], len(state.cores)
+    moves = [torch.ones_like(norm) for norm in norms]
     for bond, prior in enumerate(state.cusps):
-        weights, cores = state.weights[bond].cpu().double(), list(state.cores)
-        for place, axis in ((bond, 2), ((bond + 1) % len(cores), 0)):
-            slices = cores[place].movedim(axis, -1)
-            if slices[..., 0].numel() > 1:
-                norm = slices.double().square().flatten(0, -2).sum(0).cpu()
-                length = slices[..., 0].numel()
-                stretch, weights = draw_scale(norm, length, weights, prior.shrinkage, rng=rng)
-                cores[place] = (slices * stretch.to(slices)).movedim(-1, axis).contiguous()
-        state = replace(state, cores=tuple(cores))
-        state = with_weights(state, bond, weights.to(state.weights[bond]))
-    return state
+        for place, axis in ((bond, 1), ((bond + 1) % count, 0)):
+            length = state.cores[place].numel() // len(weights[bond])
+            if length > 1:
+                slices = norms[place].sum(1 - axis)
+                stretch, weights[bond] = draw_scale(slices, length, weights[bond], prior.shrinkage, rng=rng)
+                across = stretch.unsqueeze(1 - axis)
+                norms[place], moves[place] = norms[place] * across.square(), moves[place] * across
+    like = state.cores[0]
+    rounded = torch.cat([part.flatten() for part in (*weights, *moves)]).to(like.dtype)
+    sizes = [part.numel() for part in (*weights, *moves)]
+    there = torch.split(send(rounded, like.device), sizes)
+    stretched = [move.view(norm.shape)[:, None] for move, norm in zip(there[-count:], norms, strict=True)]
+    cores = tuple(core * move for core, move in zip(state.cores, stretched, strict=True))
+    moved = replace(state, cores=cores, weights=tuple(there[:-count]))
+    return moved, [*torch.split(rounded, sizes)[:-count]]
 
 
 def adapt_ring(
@@ -149,7 +166,8 @@ def adapt_ring(
     """Drop or add components of each bond as `cusp.rank_change` decides; only add them unless `shrink`."""
     for bond in range(len(state.weights)):
         least = floor * noise_energy(state, bond, observation)
-        change = cusp.rank_change(state.cusps[bond], bond_energy(state, bond, observation), least)
+        energy = bond_energy(state, bond, observation).cpu()
+        change = cusp.rank_change(state.cusps[bond], energy, least)
         for _ in range(min(change.grow, most(state, bond) - len(state.weights[bond]))):
             state = grow_bond(state, bond, hyper, rng=rng)
         if shrink and change.drop.any():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -22,6 +22,7 @@ from .cp import State
 from .cp_blocks import Block, beside, draw_left, draw_only, placed
 from .grams import Grams
 from .likelihood import Coupling, Observation, observe, squares
+from .solve import Searches
 from .tensorize import Patches, SomePatches
 
 _MATRICES = 12  # of U x v floats that a chunk needs while it is worked on
@@ -44,6 +45,7 @@ class Stream:
     chunks: tuple[Chunk, ...]
     copies: Tensor
     count: float
+    searches: Searches = field(default_factory=dict, compare=False)
 
     @property
     def device(self) -> torch.device:

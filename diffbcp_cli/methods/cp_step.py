@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
+import torch
 from torch import Generator, Tensor
 
+from ..devices import is_out_of_memory, release_memory
+from ..errors import MemoryLimitError
 from ..lowrank import cp, cusp
 from ..lowrank.cp import State, initial
 from ..lowrank.cp_sweep import sweep
@@ -17,9 +23,10 @@ from ..options import Options
 from ..problem import Problem
 from ..random import Seeds
 from ..watch import Watch
-from .low_rank import SMALLEST_BUDGET, Settings
+from .low_rank import BATCHES_IN_BUDGET, SMALLEST_BUDGET, Settings
 from .split_gibbs import Drawn, Pull
 
+T = TypeVar("T")
 IN_CHUNKS = 8000  # patches beyond which a sweep goes through them in chunks
 ATOM_SWEEPS = 20  # over the patches that the atoms are learned from
 # A strong coupling makes X smooth. The misfit then counts as noise, and the data lose their weight. The noise that is
@@ -29,11 +36,15 @@ NOISE_SLACK = 1.1
 
 @dataclass(frozen=True)
 class LowRank:
-    """X = CP(lambda, A): draws factors, weights, noise and rank. atoms: a state to start from, see `learn_atoms`."""
+    """X = CP(lambda, A): draws factors, weights, noise and rank.
+
+    atoms: a state to start from, see `learn_atoms`. in_chunks: observes in chunks of so many bytes, to save memory.
+    """
 
     observation: Observation | Stream
     settings: Settings
     atoms: State | None = None
+    in_chunks: Callable[[int], Stream] | None = None
 
     @property
     def warm_up(self) -> int:
@@ -91,13 +102,15 @@ class LowRank:
         return replace(self, settings=replace(self.settings, warm_up=2))
 
     def with_less_memory(self) -> LowRank | None:
-        """The same step with batches of half the size, which changes no draw."""
+        """The same step with batches of half the size, which changes no draw; at last with the picture in chunks."""
         budget = self.settings.budget // 2
-        return (
-            None
-            if budget < SMALLEST_BUDGET
-            else replace(self, settings=replace(self.settings, budget=budget))
-        )
+        if budget >= SMALLEST_BUDGET:
+            return replace(self, settings=replace(self.settings, budget=budget))
+        if self.in_chunks is None:
+            return None
+        device = self.observation.device
+        chunks = _in_chunks_that_fit(self.in_chunks, BATCHES_IN_BUDGET * self.settings.budget, device)
+        return replace(self, observation=chunks, in_chunks=None)
 
 
 def cp_step(
@@ -123,10 +136,39 @@ def cp_step(
         most = NOISE_SLACK * atoms.noise_precision**-0.5
         noise = replace(settings.hyper.noise, least=most**-2)
         settings = replace(settings, warm_up=1, hyper=replace(settings.hyper, noise=noise))
-    if count > IN_CHUNKS:
-        chunks = observe_in_chunks(image, known, shape, once=once, budget=settings.budget)
-        return LowRank(chunks, settings, atoms)
-    return LowRank(observe(image, known, shape, once=once), settings, atoms)
+
+    def in_chunks(budget: int) -> Stream:
+        return observe_in_chunks(image, known, shape, once=once, budget=budget)
+
+    if count <= IN_CHUNKS:
+        whole = _if_it_fits(lambda: observe(image, known, shape, once=once))
+        if whole is not None:
+            return LowRank(whole, settings, atoms, in_chunks)
+        watch.note("out of memory: the picture is observed in chunks")
+    return LowRank(_in_chunks_that_fit(in_chunks, settings.budget, problem.device), settings, atoms)
+
+
+def _if_it_fits(observe: Callable[[], T]) -> T | None:
+    """What is observed, None if the memory runs out."""
+    try:
+        return observe()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    return None
+
+
+def _in_chunks_that_fit(in_chunks: Callable[[int], Stream], budget: int, device: torch.device) -> Stream:
+    """Observe in chunks of `budget` bytes, or of half as many, and so on."""
+    while budget >= SMALLEST_BUDGET:
+        found = _if_it_fits(partial(in_chunks, budget))
+        if found is not None:
+            return found
+        release_memory(device)
+        budget //= 2
+    raise MemoryLimitError(
+        "the photograph does not fit in the device's memory", hint="--device cpu, or a smaller --rank"
+    )
 
 
 def learn_atoms(some: Observation, settings: Settings, *, sweeps: int, rng: Generator) -> State:

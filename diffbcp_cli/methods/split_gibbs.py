@@ -146,10 +146,10 @@ class SplitGibbs(Generic[S]):
         image, before = drawn.image, state.image
         if self.result == "Z" and z is not None:
             image, before = z, state.prior_image
-        change = None if before is None else float((image - before).square().mean().sqrt())
+        change = None if before is None else (image - before).square().mean().sqrt()
         after = SplitState(model, drawn.image, z, drawn.noise_precision, state.step + 1, rho)
-        numbers = {**drawn.numbers, "rho": None if pull is None else pull.rho, "change": change}
-        return after, Info(image, drawn.noise_precision**-0.5, z, numbers)
+        numbers = {**drawn.numbers, "rho": None if pull is None else pull.rho}
+        return after, Info(image, drawn.noise_precision**-0.5, z, numbers, change=change)
 
     def _draw_prior_image(self, prior: Prior, image: Tensor, rho: float, rng: Generator) -> Tensor:
         """Eq. (12): draw Z | X by the reverse diffusion from noise level rho, started at X."""

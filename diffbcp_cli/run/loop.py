@@ -132,7 +132,7 @@ class Chains:
         return info
 
     def _step_in_memory(self, state: Any, rng: Generator) -> tuple[Any, Info]:
-        """One step. When the memory of a GPU runs out, again with smaller batches, which changes no draw."""
+        """One step. When the memory of a GPU runs out, again with smaller batches."""
         before = rng.get_state()
         while True:
             try:
@@ -140,15 +140,15 @@ class Chains:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                smaller = self.method.with_less_memory()
-                if smaller is None:
-                    raise MemoryLimitError(
-                        "the photograph does not fit in the device's memory",
-                        hint="--device cpu, or a smaller --rank",
-                    ) from error
+            release_memory(self.device)  # outside: an error keeps what its frames hold
+            smaller = self.method.with_less_memory()
+            if smaller is None:
+                raise MemoryLimitError(
+                    "the photograph does not fit in the device's memory",
+                    hint="--device cpu, or a smaller --rank",
+                )
             self.method = smaller
             self.watch.note("out of memory: going on with batches of half the size")
-            release_memory(self.device)
             rng.set_state(before)
 
     def states(self) -> list[Any]:

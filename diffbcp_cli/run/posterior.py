@@ -93,10 +93,11 @@ class Posterior:
     def add(self, chain: int, info: Info, *, keep: bool, film: bool = False) -> None:
         """Take one step of a chain into account; keep: hold on to the whole draw; film: to a small picture of it."""
         trace, step = self.traces[chain], self.traces[chain].steps
-        trace.add(_numbers(info))
+        numbers, probed = _looked_at(info)
+        trace.add(numbers)
         self.last = info.image
         if step >= self.burn_in:
-            self.probes[chain].append(probe(info.image))
+            self.probes[chain].append(probed)
             self.image.add(info.image)
             if info.prior_image is not None:
                 self.prior_image.add(info.prior_image)
@@ -152,24 +153,30 @@ def noise_of(traces: Sequence[Mapping[str, list[Any]]], burn_in: int) -> dict[st
     return {"std": float(kept.mean()), "lower": float(lower), "upper": float(upper)}
 
 
-def _numbers(info: Info) -> dict[str, float | None]:
-    """One row of the trace, in [0, 1] units; rho stays on [-1, 1], as the option that bounds it."""
+def _looked_at(info: Info) -> tuple[dict[str, float | None], Tensor]:
+    """One row of the trace, in [0, 1] units, and the probe (h, w), in one copy from the device.
+
+    rho stays on [-1, 1], as the option that bounds it.
+    """
     numbers = dict(info.numbers)
     change = numbers.pop("change", None)
     noise = {} if info.noise_std is None else {"noise_std": level_to_unit(info.noise_std)}
-    parts, contrast = fetch(sums(info.image), info.image.std())
-    return {
+    moved = [] if info.change is None else [info.change]
+    parts, contrast, probed, *rest = fetch(sums(info.image), info.image.std(), probe(info.image), *moved)
+    change = float(rest[0]) if rest else change
+    row = {
         **noise,
         **numbers,
         "change": None if change is None else level_to_unit(change),
         "brightness": value_to_unit(add_up(parts) / info.image.numel()),
         "contrast": level_to_unit(float(contrast)),
     }
+    return row, probed.float()
 
 
 def probe(image: Tensor) -> Tensor:
     """Every n-th pixel, mean of the channels, in [0, 1] units: (C, H, W) -> (h, w) with sides <= PROBES."""
-    return values_to_unit(_thinned(image)).float().cpu()
+    return values_to_unit(_thinned(image)).float()
 
 
 def probe_var(std: Tensor) -> Tensor:
