@@ -10,6 +10,7 @@ from typing import Literal
 
 from ..devices import free_memory, pick_device, usable_cores
 from ..options import Given, Options
+from . import at_once
 from . import pool as local
 from .earlier import mean_of
 from .job import Job
@@ -87,12 +88,33 @@ def _engine(plan: Plan, options: Options, sharing: Sharing, tell: Tell, stopping
             jobs, session, address=sharing.address, at_once=sharing.jobs, tell=tell, stopping=stopping
         )
     gpus = count_gpus(options)
+    if gpus == 1 and sharing.jobs != 1 and not sharing.apart:
+        return lambda jobs, session: _on_one_gpu(jobs, session, sharing.jobs, tell=tell, stopping=stopping)
     count = sharing.jobs or choose_jobs(options, gpus)
     if min(count, len(plan.jobs)) <= 1 and not sharing.apart:
         return lambda jobs, session: local.run_here(jobs, session, tell=tell, stopping=stopping)
     return lambda jobs, session: local.run_processes(
         jobs, session, count, gpus=gpus, tell=tell, stopping=stopping
     )
+
+
+def _on_one_gpu(
+    jobs: Sequence[Job], session: Session, asked: int, *, tell: Tell, stopping: Stopping
+) -> Iterator[Report]:
+    """Small photographs several at a time in this process, the others one by one or in processes if so asked.
+
+    One that another run works on is waited for on its own, so that it holds up no other.
+    """
+    few = [] if session.wait else at_once.small(jobs, session.usual)
+    if few:
+        count = at_once.how_many(few, session.usual, asked)
+        yield from at_once.run_at_once(few, session, count, tell=tell, stopping=stopping)
+    names = {job.name for job in few}
+    others = [job for job in jobs if job.name not in names]
+    if min(asked, len(others)) > 1:
+        yield from local.run_processes(others, session, asked, gpus=1, tell=tell, stopping=stopping)
+    else:
+        yield from local.run_here(others, session, tell=tell, stopping=stopping)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Whole:
         if self.prior is not None:
             self.prior = InMemory(self.prior, self.watch.note)
             if self.options.chains > 1 and self.device.type != "cpu":
-                self.prior = Together(self.prior)
+                self.prior = Together(self.prior, self.watch.note)
         self.seeds = Seeds(self.options.seed, self.name)
         sigma = self.options.sigma
         self.problem = masked_problem(
