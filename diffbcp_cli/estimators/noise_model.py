@@ -32,6 +32,11 @@ _FEWEST = 1000  # entries that can tell
 _BY_COLOUR, _SPREADS = 0.125, 0.66  # what `Taken.spreads` adds up; of twelve clean photographs 0.65 at most
 _LEAST = 0.012  # on [-1, 1]: less noise is not told from texture
 _MUCH, _ALIKE = 0.06, 0.2  # so much that neighbours are so alike is not texture
+_GREY, _GRAIN, _GRAINY = (
+    0.1,
+    0.03,
+    0.13,
+)  # of grey pictures: colour at most, the level and how alike from which on
 _UNEVEN = 1.5  # ratio of the noise in bright and dark places above which it follows the light
 _FEWEST_BLOCKS = 20
 _LEAST_READ = 0.02  # read noise, as a share of the variance of all
@@ -54,7 +59,8 @@ class Taken:
     def spreads(self) -> bool:
         """Whether it has spread over neighbours and colours: white noise and texture have less of both."""
         alike = self.alike + _BY_COLOUR * self.colour > _SPREADS and self.sure > _LEAST
-        return alike or (self.sure > _MUCH and self.alike > _ALIKE)
+        grain = self.colour < _GREY and self.sure > _GRAIN and self.alike > _GRAINY
+        return alike or grain or (self.sure > _MUCH and self.alike > _ALIKE)
 
     @property
     def usual(self) -> float:

@@ -13,7 +13,7 @@ from ..devices import pick_device
 from ..errors import UsageError
 from ..estimators.noise import LOWEST, NoiseLevel
 from ..estimators.noise_model import CLEAR, Kind, Light, Taken, light_of, picture_level, taken_away
-from ..options import METHODS, Options, draws_by_langevin
+from ..options import Options, draws_by_langevin
 from ..photos.jpeg import step_of_pixels
 from ..priors import LoadedPrior, load_prior
 from ..priors.base import Prior
@@ -132,9 +132,14 @@ def _by_network(
         options,
         method=CAMERA,
         prior=CAMERA,
-        **METHODS[CAMERA].defaults,
+        iterations=1,
+        burn_in=0,
+        thin=1,
+        chains=1,
+        calibrate=False,
+        until_converged=False,
+        time_budget=None,
         sigma=None if told is None else min(1.0, told * options.strength),
-        **{"chains": 1, "thin": 1, "calibrate": False, "until_converged": False, "time_budget": None},
     )
     level = {} if taken is None else _roughly(level_to_unit(taken.usual))
     return Denoising(pixels, chosen, camera_prior(options), _OfNetwork(options, kind, pixels, level, jpeg))
