@@ -94,8 +94,10 @@ def _show(looks: list[Look], document: dict[str, Any]) -> None:
 
 
 def _show_totals(document: dict[str, Any]) -> None:
-    todo = document["images"] - document["finished"]
+    failing = sum("error" in one and one["error"] is not None for one in document["results"])
+    todo = document["images"] - document["finished"] - failing
     done = f" ({document['finished']} more are finished)" if document["finished"] else ""
+    done += f" ({failing} cannot be restored)" if failing else ""
     render.out.print(f"{todo} to do{done}, {document['jobs']} at a time, into {escape(document['output'])}")
     size = document["download"]
     what = "nothing" if size == 0 else f"{size / 1e6:,.0f} MB" if size else "a prior of unknown size"

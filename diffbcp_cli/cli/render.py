@@ -178,11 +178,15 @@ def summary(record: dict[str, Any]) -> None:
         table.add_row("mean uncertainty", f"{record['mean_std']:.4f}")
     if calibration := record.get("calibration"):
         table.add_row("calibrated", f"uncertainty times {calibration['factor']:.2f}, by held-out pixels")
-    table.add_row("time", f"{record['seconds']:.1f} s, {record['iterations']} iterations")
+    table.add_row("time", f"{record['seconds']:.1f} s, {_counted(record['iterations'])}")
     if not record["finished"]:
         drawn = f"{record['draws']} draws were saved; " if "draws" in record else ""
         table.add_row("[yellow]interrupted[/yellow]", f"{drawn}--resume goes on")
     err.print(table)
+
+
+def _counted(iterations: int | None) -> str:
+    return f"{iterations} iteration{'' if iterations == 1 else 's'}"
 
 
 def clock(seconds: float) -> str:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+from torch import Tensor
 
 from ..errors import InputError, MaskError
 from ..photos.codecs.decode import decode
 from ..photos.photo import MAX_PIXELS, read_bytes
 from ..units import Bools, Floats
 
-if TYPE_CHECKING:
-    from PIL import Image
-    from torch import Tensor
-
-ImageLike: TypeAlias = Union[ArrayLike, "Image.Image", "Tensor", Path, bytes]
+ImageLike: TypeAlias = ArrayLike | Image.Image | Tensor | Path | bytes
 """An array (H, W) or (H, W, 1 or 3), a tensor (H, W) or (C, H, W), a PIL image, a path, or the bytes of a file."""
 _CHANNELS = (1, 3)
 

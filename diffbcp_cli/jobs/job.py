@@ -148,7 +148,7 @@ def _found(job: Job, photo: Photo, watch: Watch) -> Bools:
     if found.observed.all():
         raise MaskError(
             f"nothing was found in {photo.name} that looks damaged",
-            hint=f"diffbcp mask detect {typed(photo.name)} --sensitivity 2 -o mask.png finds more",
+            hint=f"diffbcp mask detect {typed(job.origin or photo.path)} --sensitivity 2 -o mask.png finds more",
         )
     return np.ascontiguousarray(np.broadcast_to(found.observed, photo.pixels.shape))
 

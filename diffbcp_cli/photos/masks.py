@@ -106,7 +106,7 @@ def check_mask(observed: Bools, photo: Photo) -> Bools:
     if observed.all():
         raise MaskError(
             f"the mask marks no pixel of {photo.name}: there is nothing to fill",
-            hint=f"paint what is missing white, or remove noise only: diffbcp denoise {typed(photo.name)}",
+            hint=f"paint what is missing white, or remove noise only: diffbcp denoise {typed(photo.path)}",
         )
     return observed
 
@@ -118,7 +118,7 @@ def check_finite(photo: Photo, observed: Bools) -> None:
         entries = "value" if bad == 1 else "values"
         raise InputError(
             f"{photo.name} has {bad} {entries} outside the mask that are NaN or infinite",
-            hint=f"mark them as missing: diffbcp mask from {typed(photo.name)} --nan -o mask.png",
+            hint=f"mark them as missing: diffbcp mask from {typed(photo.path)} --nan -o mask.png",
         )
 
 
@@ -186,7 +186,7 @@ def _fit(observed: Bools, photo: Photo) -> Bools:
         raise MaskError(
             f"the mask is {width}x{height} but {photo.name} is {photo.width}x{photo.height}",
             hint=f"scale it to {photo.width}x{photo.height}, or paint it on the photograph: "
-            f"diffbcp open {typed(photo.name)}",
+            f"diffbcp open {typed(photo.path)}",
         )
     if count not in (1, 3):
         raise MaskError(f"the mask has {count} channels", hint="save one channel, or three for RGB")

@@ -89,7 +89,9 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(photo, mask, tmp_p
     assert said["memory"] > 2e8
     assert "not an image" in by_name["bad.png"]["error"]
     assert run(command) == 1
-    assert "to download: nothing" in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1 to do (1 cannot be restored), 1 at a time" in shown
+    assert "to download: nothing" in shown
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import typing
 
 import numpy as np
 import pytest
@@ -216,6 +217,13 @@ def test_an_option_that_cannot_be_used_is_a_usage_error(options):
 
 
 # --- the package -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [inpaint, denoise])
+def test_types_can_be_looked_up_by_tools_that_need_them(call):
+    hints = typing.get_type_hints(call)
+    assert hints["return"] is diffbcp_cli.Restoration
+    assert "image" in hints
 
 
 def test_the_package_has_its_names():
