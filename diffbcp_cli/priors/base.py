@@ -97,7 +97,7 @@ def as_prior(model: Prior | Denoises) -> Prior:
         return _Adapted(model)
     except AttributeError:
         raise UsageError(
-            f"a {type(model).__name__} is no prior: it has no method denoise(x, sigma)",
+            f"{type(model).__name__} is no prior: it has no method denoise(x, sigma)",
             hint="give the name of a prior, a folder, a Hub id, or an object with that method",
         ) from None
 

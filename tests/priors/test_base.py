@@ -123,7 +123,7 @@ def test_traits_that_a_model_states_are_kept():
 
 @pytest.mark.parametrize("thing", [3, torch.nn.Identity()])
 def test_what_cannot_denoise_is_refused(thing):
-    with pytest.raises(UsageError, match=f"a {type(thing).__name__} is no prior"):
+    with pytest.raises(UsageError, match=f"{type(thing).__name__} is no prior"):
         as_prior(thing)
 
 
