@@ -27,7 +27,7 @@ _OVERHEAD = 48 * 48  # pixels that a window costs beyond its own
 _DENSE = 0.5  # share of damaged cells above which a piece is not cut
 _GAPS = 12  # the widest gaps that are tried as cuts
 MOST_DAMAGED = 0.5  # share of damaged cells up to which damage is in places, and not all over the picture
-WORTH = 0.5  # share of the picture below which windows are worth it
+WORTH = 0.9  # share of the picture below which windows are worth it
 WHOLE_ONLY = frozenset({"samples", "film", "film-mp4"})  # results that are not put together from windows
 
 

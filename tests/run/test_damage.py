@@ -78,10 +78,11 @@ def test_work_follows_the_damage_and_not_the_picture():
 
 def test_damage_all_over_or_denoising_takes_the_whole_picture():
     scattered = np.random.default_rng(0).random((300, 300, 1)) < 0.9
-    few = disks(600, 600, 1, 6)
+    few, middle = disks(600, 600, 1, 6), np.ones((96, 96, 1), bool)
+    middle[26:70, 26:70] = False
     assert damage_windows(scattered, NEAR, None) is None
     assert damage_windows(np.ones((300, 300, 1), bool), NEAR, None) is None
-    assert damage_windows(disks(96, 96, 1, 20), NEAR, None) is None
+    assert damage_windows(middle, NEAR, None) is None
     assert damage_windows(few, NEAR, None) is not None
     assert damage_windows(few, Options(observed="posterior"), None) is None
     assert damage_windows(few, Options(save=("mean", "samples")), None) is None
