@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from diffbcp_cli import random
+from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.session import restore
 from diffbcp_cli.methods.camera import build, clean
 from diffbcp_cli.operators.mask import masked_problem
@@ -84,3 +88,18 @@ def test_the_std_of_the_network_is_that_of_the_restoration():
     found = restore(pixels, np.ones(pixels.shape, bool), options, prior=Exact())
     assert found.std.mean() == pytest.approx(STD * NOISE / (STD**2 + NOISE**2) ** 0.5 / 2, rel=1e-4)
     assert found.noise["std"] == pytest.approx(NOISE / 2, rel=0.1)
+
+
+def test_the_command_denoises_a_jpeg_and_says_how(tmp_path):
+    rng, (y, x) = np.random.default_rng(0), np.mgrid[:96, :96] / 96
+    clean = np.stack([0.5 + 0.3 * np.sin(7 * x + c) * np.cos(5 * y) for c in range(3)], -1)
+    levels = np.rint(255 * (clean + 0.03 * rng.standard_normal(clean.shape)).clip(0, 1)).astype(np.uint8)
+    Image.fromarray(levels).save(tmp_path / "photo.jpg", quality=75)
+    assert run(["denoise", str(tmp_path / "photo.jpg"), "-o", str(tmp_path / "photo.png"), "-q"]) == 0
+    record = json.loads((tmp_path / "photo.json").read_text())
+    assert record["noise_model"] == "correlated"
+    assert record["jpeg_step"] == pytest.approx(7.6, abs=0.1)
+    assert record["options"]["method"] == "diffbcp"
+    before, after = (np.asarray(Image.open(tmp_path / name)) / 255 for name in ("photo.jpg", "photo.png"))
+    assert np.square(after - clean).mean() < 0.3 * np.square(before - clean).mean()
+    assert (tmp_path / "photo.std.tiff").exists()
