@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diffbcp_cli.jobs.session import open_prior, restore
+from diffbcp_cli.problem import NORMAL_90
 from diffbcp_cli.scoring.metrics import psnr
 
 Picture = NDArray[np.float32]
@@ -75,8 +76,10 @@ def eight_bit(picture: Picture, quality: int | None) -> Picture:
 
 
 def noise_cases() -> Iterator[tuple[str, str, float, int | None]]:
-    """Name, kind, level and JPEG quality of each case; the first is clean."""
+    """Name, kind, level and JPEG quality of each case; the first are clean."""
     yield "clean", "white", 0.0, None
+    for quality in QUALITIES:
+        yield f"clean, JPEG {quality}", "white", 0.0, quality
     for kind in KINDS:
         for level in LEVELS:
             yield f"{kind} {level:g}", kind, level, None
@@ -89,7 +92,10 @@ def noise(photos: dict[str, Picture], only: str) -> tuple[list[list[str]], list[
     """Denoise every case of every photograph; a row for each case has means over the photographs."""
     prior, rows, results = open_prior({}), [], []
     rows.append(
-        ["case", "true", "reported", "covered", "model", "before", "diffbcp", "BM3D", "NLM", "worst gain"]
+        [
+            *("case", "true", "reported", "covered", "model", "pixels covered"),
+            *("before", "diffbcp", "BM3D", "NLM", "worst gain"),
+        ]
     )
     for case, kind, level, quality in noise_cases():
         if only not in case:
@@ -100,6 +106,7 @@ def noise(photos: dict[str, Picture], only: str) -> tuple[list[list[str]], list[
         models = "/".join(sorted({one["model"] for one in found}))
         worst = min(one["diffbcp"] - one["before"] for one in found)
         numbers = [f"{mean['true']:.4f}", f"{mean['reported']:.4f}", f"{mean['covered']:.0%}", models]
+        numbers.append(f"{mean['coverage']:.0%}")
         scores = [f"{mean[key]:.2f}" for key in ("before", "diffbcp", "bm3d", "nlm")]
         rows.append([case, *numbers, *scores, f"{worst:+.2f}"])
         print(*rows[-1], sep=" | ", flush=True)
@@ -114,15 +121,27 @@ def _denoised(
     true = float(np.sqrt(np.square(picture - base).mean()))
     done = restore(picture, everything, {"observed": "posterior"}, prior=prior, name=name)
     assert done.noise is not None
-    scores = {"before": psnr(picture, base), "diffbcp": psnr(done.mean.clip(0, 1), base)}
+    assert done.std is not None
+    error = done.mean.clip(0, 1) - base
+    inside = float((np.abs(error) <= NORMAL_90 * done.std).mean())
+    scores = {
+        "before": _score(picture, base),
+        "diffbcp": _score(done.mean.clip(0, 1), base),
+        "coverage": inside,
+    }
     for method in ("bm3d", "nlm"):
         given = {"method": method, "sigma": max(true, 1e-3), "observed": "posterior"}
-        scores[method] = psnr(restore(picture, everything, given, prior=prior).mean.clip(0, 1), base)
+        scores[method] = _score(restore(picture, everything, given, prior=prior).mean.clip(0, 1), base)
     covered = done.noise["lower"] <= true <= done.noise["upper"]
     model = str(done.numbers.get("noise_model"))
     return {
         "name": name, "true": true, "reported": done.noise["std"], "covered": covered, "model": model, **scores
     }  # fmt: skip
+
+
+def _score(found: Picture, truth: Picture) -> float:
+    """PSNR, 99 dB at most."""
+    return min(99.0, psnr(found, truth))
 
 
 def scanned(clean: Picture, tone: str, seed: int) -> tuple[Picture, NDArray[np.bool_]]:
