@@ -172,12 +172,10 @@ def _photos(folder: Path, settings: TrainSettings, out: Path) -> Photos:
 
 def _first_network(out: Path, resume: bool, begin: str | None) -> Natural | None:
     """The network to begin with, None for random weights; refuse what does not go together."""
-    from .. import training
     from ..priors import load_prior
     from ..priors.networks.natural import Natural
 
-    if not resume and (out / training.CHECKPOINT).exists():
-        raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
+    _refuse_foreign(out, resume)
     if resume and begin is not None:
         raise UsageError("--resume goes on from a checkpoint, --from starts afresh", hint="give one of them")
     if begin is None:
@@ -188,6 +186,25 @@ def _first_network(out: Path, resume: bool, begin: str | None) -> Natural | None
             f"{begin} is another network than those that are trained here", hint="--from natural"
         )
     return network
+
+
+def _refuse_foreign(out: Path, resume: bool) -> None:
+    """Refuse to replace another prior, or anything else that has the name of a file of the new one."""
+    from .. import training
+    from ..photos import files
+    from ..training.folder import FILES
+
+    places = [out / name for name in (training.CHECKPOINT, *FILES)]
+    files.refuse_places(places)
+    files.refuse_links_out(places, out)
+    if not resume and places[0].exists():
+        raise UsageError(f"{out} already holds a training run", hint="--resume to go on, or another -o")
+    for path in places[1:]:
+        if path.exists() and not places[0].exists():
+            raise UsageError(
+                f"{path} is there already, and the new prior would replace it",
+                hint="name a new folder: -o my-prior/",
+            )
 
 
 def _resumed(

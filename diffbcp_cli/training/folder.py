@@ -21,6 +21,9 @@ Others = dict[str, dict[str, float]]
 _STYLES = ("--", ":")
 
 
+FILES = ("config.json", "model.safetensors", "README.md", "training.png")
+
+
 def write_model_folder(
     folder: Path,
     state: TrainState,

@@ -65,6 +65,16 @@ def test_the_card_names_a_recipe_that_is_not_the_usual_one(folder):
     assert "50% of the crops have entries with more noise, or missing ones (60% of them)" in card
 
 
+@pytest.mark.parametrize("name", ["README.md", "config.json", "model.safetensors", "training.png"])
+def test_the_command_replaces_no_file_of_others(folder, tmp_path, capsys, name):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("theirs")
+    assert run(["train", str(folder), "-o", str(tmp_path / "out"), "--crop", "16", "--steps", "1"]) == 2
+    assert "the new prior would replace it" in capsys.readouterr().err
+    assert (tmp_path / "out" / name).read_text() == "theirs"
+    assert len(list((tmp_path / "out").iterdir())) == 1
+
+
 @pytest.mark.slow
 def test_the_command_trains_and_refuses_to_start_over(folder, tmp_path, capsys):
     arguments = ["train", str(folder), "-o", str(tmp_path / "out"), "--crop", "16", "--batch-size", "1"]
