@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -99,6 +101,24 @@ def test_a_dry_run_of_one_photograph_fails_as_the_run_would(tmp_path, capsys):
     assert run(["denoise", str(tmp_path / "none.png"), "--dry-run", *SHORT]) == 3
     assert run(["denoise", str(tmp_path), "--dry-run", "--prior", "no-such-prior"]) == 4
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_dry_run_is_near_the_processor_time_of_the_run(tmp_path, capsys):
+    """It was six to seven times too high once; processors differ by a factor of two or so."""
+    pixels = np.random.default_rng(0).normal(120, 20, (160, 160, 3)).clip(0, 255).astype(np.uint8)
+    hole = np.zeros((160, 160), np.uint8)
+    hole[::2] = 255
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    Image.fromarray(hole).save(tmp_path / "mask.png")
+    command = ["inpaint", str(tmp_path / "photo.png"), "--mask", str(tmp_path / "mask.png"), "--fast"]
+    command += ["-o", str(tmp_path / "out"), "--threads", "1", "--json"]
+    assert run([*command, "--dry-run"]) == 0
+    said = json.loads(capsys.readouterr().out)["seconds"]
+    began = time.process_time()
+    assert run(command) == 0
+    taken = time.process_time() - began
+    assert taken / 3 < said < 3 * taken, (said, taken)
 
 
 def test_estimates_grow_with_the_work():
