@@ -76,6 +76,7 @@ class Calibrated:
             self.held,
             self._noise(posterior, found),
             regions=Regions.of(known, std, self.held),
+            least=SMALLEST_FACTOR if self.shown.noise_std is None else 1.0,
         )
         factor, samples = calibration.factors_of(found.std), found.samples
         new = refit()
@@ -198,23 +199,27 @@ def calibrate(
     noise_std: float,
     *,
     regions: Regions | None = None,
+    least: float = SMALLEST_FACTOR,
 ) -> Calibration:
-    """Find the factors from the held-out entries' noisy values; all arrays (H, W, C) in [0, 1] units."""
+    """Find the factors from the held-out entries' noisy values; all arrays (H, W, C) in [0, 1] units.
+
+    least: the smallest factor. Where the noise was not inferred with the rest, errors below it show nothing.
+    """
     error = np.abs(values - mean)[held.entries].astype(np.float64)
     spread = np.maximum(std[held.entries].astype(np.float64), SMALLEST_STD)
     noise_std = min(noise_std, _quietest(error, spread))
     factors = [_factor(error, spread, noise_std, level) for level in LEVELS]
-    factor = _bounded(factors[LEVELS.index(MAIN_LEVEL)])
+    factor = _bounded(factors[LEVELS.index(MAIN_LEVEL)], least)
     labels = np.zeros(len(error), np.int64) if regions is None else regions.labels(std)[held.entries]
     counts = np.bincount(labels, minlength=len(NAMES))
     if regions is None or counts.min() < FEWEST_OF_REGION:
         regions, labels = None, np.zeros(len(error), np.int64)
-    by_region = _by_region(error, spread, noise_std, labels)
+    by_region = _by_region(error, spread, noise_std, labels, least)
     return Calibration(
         factor=factor,
         factors=[min(value, MOST_FACTOR) for value in factors],
         coverage_before=_coverage(error, spread, noise_std),
-        coverage_after=_cross_checked(error, spread, noise_std, labels),
+        coverage_after=_cross_checked(error, spread, noise_std, labels, least),
         held_out=int(held.entries.sum()),
         strokes=held.strokes,
         regions=regions,
@@ -223,30 +228,38 @@ def calibrate(
 
 
 def _by_region(
-    error: NDArray[np.float64], spread: NDArray[np.float64], noise: float, labels: NDArray[np.int64]
+    error: NDArray[np.float64],
+    spread: NDArray[np.float64],
+    noise: float,
+    labels: NDArray[np.int64],
+    least: float,
 ) -> NDArray[np.float64]:
     """The factor of each label; one that has no entry gets 1."""
     factors = np.ones(len(NAMES))
     for label in np.unique(labels):
         here = labels == label
-        factors[label] = _bounded(_factor(error[here], spread[here], noise, MAIN_LEVEL))
+        factors[label] = _bounded(_factor(error[here], spread[here], noise, MAIN_LEVEL), least)
     return factors
 
 
 def _cross_checked(
-    error: NDArray[np.float64], spread: NDArray[np.float64], noise: float, labels: NDArray[np.int64]
+    error: NDArray[np.float64],
+    spread: NDArray[np.float64],
+    noise: float,
+    labels: NDArray[np.int64],
+    least: float,
 ) -> list[float]:
     """Coverage of each half of the held-out entries with the factors of the other half, averaged."""
     half = np.arange(len(error)) % 2 == 0
     found = []
     for judged in (half, ~half):
-        factors = _by_region(error[~judged], spread[~judged], noise, labels[~judged])
+        factors = _by_region(error[~judged], spread[~judged], noise, labels[~judged], least)
         found.append(_coverage(error[judged], factors[labels[judged]] * spread[judged], noise))
     return [float(value) for value in np.mean(found, axis=0)]
 
 
-def _bounded(factor: float) -> float:
-    return min(max(factor, SMALLEST_FACTOR), MOST_FACTOR)
+def _bounded(factor: float, least: float) -> float:
+    return min(max(factor, least), MOST_FACTOR)
 
 
 def _quietest(error: NDArray[np.float64], spread: NDArray[np.float64]) -> float:

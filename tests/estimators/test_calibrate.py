@@ -170,3 +170,14 @@ def test_steps_from_known_entries():
     steps = steps_from_known(known, most=4)[0]
     assert steps[3].tolist() == [0, 1, 2, 3, 4, 4, 4, 4, 4]
     assert steps[0, 1] == 3
+
+
+def test_noise_that_was_found_before_makes_no_std_smaller():
+    rng = np.random.default_rng(0)
+    truth, held = np.zeros(SHAPE), HeldOut(rng.random(SHAPE) < 0.2, strokes=False)
+    values, mean = truth + 0.05 * rng.standard_normal(SHAPE), truth + 0.01 * rng.standard_normal(SHAPE)
+    std = np.full(SHAPE, 0.03)
+    args = [array.astype(np.float32) for array in (values, mean, std)]
+    assert calibrate(*args, held, 0.05).factor < 0.9
+    assert calibrate(*args, held, 0.05, least=1.0).factor == 1
+    assert calibrate(args[0], args[1], args[2] / 10, held, 0.01, least=1.0).factor > 2
