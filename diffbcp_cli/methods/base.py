@@ -30,8 +30,8 @@ class Info:
     the same scale, None if the method knows of no noise. numbers: what else the trace shows, by name. std: the
     standard deviation of the picture given what is known, if the method states one; for a draw it stays None.
     draw: a whole draw of the picture, if `image` is not one but a conditional mean. predicted: (2, C, H, W) mean and
-    std of the picture before the entries `Problem.later` were used, at the end of burn-in. change: rms of the difference
-    from the last image, a number () that is still on the device.
+    std of the picture before the entries `Problem.later` were used, at the end of burn-in. change: since the last
+    image, root mean square, a number () that is still on the device.
     """
 
     image: Tensor
