@@ -247,7 +247,10 @@ def noise_of_known(
     middle = tuple(
         slice(max(0, (length - _MOST) // 2), (length + _MOST) // 2) for length in observed.shape[:2]
     )
-    here, device = np.ascontiguousarray(observed[middle]), pick_device(options.device)
+    here, device = (
+        np.array(observed[middle]),
+        pick_device(options.device),
+    )  # a copy: torch wants to be able to write
     picture = to_signed(np.where(here, pixels[middle], np.float32(0)), device)
     known = torch.from_numpy(here).permute(2, 0, 1).to(device)
     taken = taken_away(camera_prior(options), picture, known)
