@@ -46,7 +46,8 @@ def show_plan(work: list[Job] | Request, cfg: Given, common: Common) -> None:
         at_once = min(
             common.jobs or run.choose_jobs(resolve(cfg), run.count_gpus(resolve(cfg))), max(1, len(plan.jobs))
         )
-    document = _document(looks, prior, there, at_once, common)
+    can = sum(look.error is None for look in looks)
+    document = _document(looks, prior, there, min(at_once, max(1, can)), common)
     if common.as_json:
         render.as_json(document)
     else:

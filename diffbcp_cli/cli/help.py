@@ -112,7 +112,8 @@ def show_help(command: str, text: str, *, everything: bool) -> None:
         for group in GROUPS:
             _show_panel(group, [row_of(of, name, one) for of, name, one in listed if one.group == group])
         return
-    short = sorted((entry for entry in listed if entry[2].essential), key=lambda e: GROUPS.index(e[2].group))
+    needed = (entry for entry in listed if entry[2].essential_for(command))
+    short = sorted(needed, key=lambda entry: GROUPS.index(entry[2].group))
     more = [("    --help-all", "Show every option, in groups.")]
     _show_panel("Options", [*(row_of(of, name, one) for of, name, one in short), *more])
 

@@ -27,7 +27,8 @@ class Option:
     group: the heading in help. least, above, most: the range of a number. or_zero: 0 is allowed below `least`.
     choices: the allowed words. read: turns text such as 90s or 2GB into the value. shown: the default as help
     shows it. large: values for large pictures, by case (see `resolve`). commands: those that take it.
-    essential: `--help` shows it; the others need `--help-all`. names: its flags, if not --its-name.
+    essential: `--help` shows it, of every command or of those named; the others need `--help-all`.
+    names: its flags, if not --its-name.
     """
 
     default: Any
@@ -42,9 +43,13 @@ class Option:
     shown: str | None = None
     large: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     commands: tuple[str, ...] = COMMANDS
-    essential: bool = False
+    essential: bool | tuple[str, ...] = False
     metavar: str = ""
     names: tuple[str, ...] = ()
+
+    def essential_for(self, command: str) -> bool:
+        """Whether `--help` of a command shows it."""
+        return command in self.essential if isinstance(self.essential, tuple) else self.essential
 
 
 def _as_field(make: Callable[P, Option]) -> Callable[P, Any]:

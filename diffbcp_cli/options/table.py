@@ -137,7 +137,7 @@ class Options(OwnOptions):
         SAMPLING,
         "Noise that is white, grows with the light, or is correlated (JPEG); auto: as it is found.",
         commands=("denoise", "inpaint"),
-        essential=True,
+        essential=("denoise",),
     )
     strength: float = option(
         1.0, SAMPLING, "Remove noise of so many times the level.", least=0.1, most=10, commands=("denoise",)

@@ -226,7 +226,8 @@ def test_a_command_that_is_suggested_can_be_typed_whatever_the_names_are(tmp_pat
     monkeypatch.chdir(tmp_path)
     save(Path(name))
     Image.new("L", (20, 20)).save("small.png")
-    Image.new("L", Image.open(name).size).save("black.png")
+    with Image.open(name) as picture:
+        Image.new("L", picture.size).save("black.png")
     Path(name).with_suffix("").mkdir()
     empty = Path(name).stem
     for words in (
