@@ -10,6 +10,7 @@ from typing import Literal
 
 from ..devices import free_memory, pick_device, usable_cores
 from ..options import Given, Options
+from ..photos import lock
 from . import at_once
 from . import pool as local
 from .earlier import mean_of
@@ -59,6 +60,7 @@ def run(
 
     yield from (refused(bad) for bad in plan.bad)
     for job, record in plan.finished:
+        lock.remove_stale(job.target.folder, job.target.stem)
         yield of_record(job, "skipped", record, files=[mean_of(record, job.target)])
     waiting = {job.name: job for job in plan.jobs}
     engine = _engine(plan, session.usual, sharing, tell, ending)

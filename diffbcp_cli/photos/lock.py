@@ -67,6 +67,13 @@ def results_of(
         _release(lock, path)
 
 
+def remove_stale(folder: Path, stem: str) -> None:
+    """Remove the lock file that a killed run has left beside finished results; one that a run holds stays."""
+    if lock_of(folder, stem).exists():
+        with suppress(BusyError, OutputError), results_of(folder, stem):
+            pass  # whoever lets go of a lock removes its file
+
+
 def _taken(lock: FileLock, path: Path) -> bool:
     """Try to take the lock once. True on a disk without locks: files are still written whole."""
     try:

@@ -14,6 +14,7 @@ from photo_files import names, save_mask
 
 from diffbcp_cli.cli.app import run
 from diffbcp_cli.jobs.find import find_photos
+from diffbcp_cli.photos import lock
 
 TINY = ["--prior", "none", "--iterations", "3", "--burn-in", "1", "--rank", "4", "--quiet", "--jobs", "1"]
 
@@ -106,6 +107,20 @@ def test_a_run_killed_between_its_record_and_its_checkpoint_leaves_nothing_in_th
     assert run(command) == 0
     assert json.loads(capsys.readouterr().out)["skipped"] == 4
     assert names(out) == done
+
+
+def test_a_run_killed_before_it_let_go_of_its_lock_leaves_nothing_in_the_end(photos, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["denoise", str(photos), "-o", str(out), *TINY, "--json"]
+    assert run(command) == 0
+    done = names(out)
+    left = lock.lock_of(out, "b")
+    left.write_bytes(b"a killed run")
+    capsys.readouterr()
+    assert run(command) == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == 4
+    assert names(out) == done
+    assert not left.exists()
 
 
 def test_results_in_the_folder_of_the_photographs_are_not_restored_again(photos, capsys):
