@@ -175,7 +175,11 @@ class _OfNetwork:
 
     def __call__(self, found: Restoration) -> Restoration:
         """The mean and std of the picture, and its noise."""
-        numbers = {**found.numbers, "noise_model": self.kind, "jpeg_step": self.jpeg}
+        network = camera_prior(self.given).identity.as_dict()
+        numbers = {
+            **found.numbers,
+            **{"noise_model": self.kind, "jpeg_step": self.jpeg, "noise_prior": network},
+        }
         found = replace(found, options=self.given, numbers=numbers)
         if self.kind == "none":
             return self._as_it_was(found)

@@ -53,6 +53,7 @@ class Record(TypedDict, total=False):
     noise_source: str
     noise_model: str
     jpeg_step: float | None
+    noise_prior: dict[str, Any]
     tensor_noise: dict[str, float]
     finish_level: float | None
     finish_weights: list[float] | None

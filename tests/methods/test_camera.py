@@ -99,6 +99,7 @@ def test_the_command_denoises_a_jpeg_and_says_how(tmp_path):
     record = json.loads((tmp_path / "photo.json").read_text())
     assert record["noise_model"] == "correlated"
     assert record["jpeg_step"] == pytest.approx(7.6, abs=0.1)
+    assert record["noise_prior"]["name"] == "camera"
     assert record["options"]["method"] == "diffbcp"
     before, after = (np.asarray(Image.open(tmp_path / name)) / 255 for name in ("photo.jpg", "photo.png"))
     assert np.square(after - clean).mean() < 0.3 * np.square(before - clean).mean()
